@@ -1,0 +1,47 @@
+"""The one record that every source of issues produces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, order=True)
+class LineRange:
+    """Lines of one file, 1-based, both ends included.
+
+    Attributes:
+        path: repo-relative POSIX path.
+        start: first line, >= 1.
+        end: last line, >= start.
+    """
+
+    path: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Issue:
+    """One retrieval problem, with the field names of SWE-bench.
+
+    Attributes:
+        instance_id: unique within a run.
+        repo: "owner/name"; for a local repository any unique "owner/name"-shaped label.
+        base_commit: full hash of the commit whose tree is searched.
+        problem_statement: the text that the agent is given.
+        patch: the gold patch as a unified diff; "" where a source knows only the files.
+        gold_files: repo-relative POSIX paths that should be found, all existing at base_commit, sorted.
+        gold_ranges: pre-image line ranges of the gold patch's hunks (SPEC 1.4); may be empty.
+        source: name of the source ("swe_bench", "git_history", "demo").
+        created_at: ISO date, or "".
+    """
+
+    instance_id: str
+    repo: str
+    base_commit: str
+    problem_statement: str
+    patch: str = ""
+    gold_files: tuple[str, ...] = ()
+    gold_ranges: tuple[LineRange, ...] = field(default=())
+    source: str = ""
+    created_at: str = ""

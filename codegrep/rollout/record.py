@@ -1,0 +1,105 @@
+"""The record of one rollout: everything that is needed to train on it, judge it again, or read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class ExitCause(StrEnum):
+    """Why a rollout ended (SPEC 1.1, 4.4)."""
+
+    ANSWER = "answer"  # an answer block in an assistant message
+    NO_TOOL_CALL = "no_tool_call"  # a turn with neither a call nor an answer
+    MAX_TURNS = "max_turns"  # the answer turn was reached and gave no answer
+    MAX_TOKENS = "max_tokens"  # a turn or the completion budget ran out of tokens
+    CONTEXT_LIMIT = "context_limit"  # prompt + completion reached the model's context
+    INFRASTRUCTURE = "infrastructure"  # never the model's fault, never scored as a bad rollout
+
+
+@dataclass
+class CallRecord:
+    """One call of a turn as it was made and answered. Fields as in protocol.ToolResult; arguments is JSON text."""
+
+    number: int
+    name: str  # "" for a malformed call
+    arguments: str  # JSON of the arguments, or the raw text of a malformed call
+    status: str  # protocol.ToolStatus value
+    text: str
+    paths: list[str] = field(default_factory=list)
+    truncated: bool = False
+    seconds: float = 0.0
+
+
+@dataclass
+class Turn:
+    """One assistant message and what the tools answered.
+
+    Attributes:
+        start, end: span of the sampled tokens in Rollout.completion_ids, end excluded.
+        text: the sampled tokens decoded, for parsing and reading only.
+        calls: in call order; empty for the answer turn.
+        observation: the text given back to the model after this turn, "" for the last turn.
+        weight: SFT weight of this turn's tokens (SPEC 3.3); 1.0 where nothing was decided.
+        seconds_generation, seconds_tools: wall time.
+        weights_version: version of the policy's weights for this turn.
+    """
+
+    start: int
+    end: int
+    text: str
+    calls: list[CallRecord] = field(default_factory=list)
+    observation: str = ""
+    weight: float = 1.0
+    seconds_generation: float = 0.0
+    seconds_tools: float = 0.0
+    weights_version: int = 0
+
+
+@dataclass
+class Rollout:
+    """One attempt at one issue.
+
+    Attributes:
+        rollout_id: unique within a run.
+        source: "policy", or "scripted" for the teacher that is no model.
+        prompt_ids: (P,) tokens of system prompt and issue.
+        completion_ids: (C,) everything after the prompt: sampled tokens and tool text, as the model saw them.
+        loss_mask: (C,) 1 exactly on sampled tokens, 0 on tool text and scaffolding.
+        logprobs: (C,) raw log-probability of sampled tokens under the policy that sampled them, 0.0 on the others; empty
+            where the source gives none.
+        answer: normalised repo-relative paths, best first, duplicates removed; empty without a readable answer.
+        answered: an answer block was read.
+        gold_files: as in the issue.
+        exit_cause: ExitCause value.
+        error: one line for exit_cause "infrastructure", else "".
+        step: optimiser step during which it was sampled, -1 outside training.
+    """
+
+    rollout_id: str
+    instance_id: str
+    repo: str
+    base_commit: str
+    source: str
+    prompt_ids: list[int]
+    completion_ids: list[int]
+    loss_mask: list[int]
+    logprobs: list[float]
+    turns: list[Turn]
+    answer: list[str]
+    answered: bool
+    gold_files: list[str]
+    exit_cause: str
+    error: str = ""
+    step: int = -1
+    seed: int = 0
+
+    @property
+    def generated_tokens(self) -> int:
+        """Number of sampled tokens."""
+        return sum(self.loss_mask)
+
+    @property
+    def calls_per_turn(self) -> tuple[int, ...]:
+        """Executed calls (ok, model_error of a real tool, infrastructure; refused and malformed left out) of each turn."""
+        return tuple(sum(1 for c in t.calls if c.name and c.status != "refused") for t in self.turns)
