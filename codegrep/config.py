@@ -1,0 +1,340 @@
+"""The configuration, one dataclass a group of conf/. Pure: importing it loads neither torch nor ray nor mlflow.
+
+Defaults live in conf/; a field without a default here must be given there. Unknown keys and wrong types are refused by
+`load` before anything is started, in one line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+STAGES = ("prepare", "warm_start", "train", "evaluate", "report")
+
+
+@dataclass
+class SourceConfig:
+    """One source of issues (conf/data).
+
+    Attributes:
+        kind: dotted name of the source's class.
+        args: its keyword arguments, checked by the class.
+        use: "split" takes part in the split, "train" is training material only (its repositories may not be held out).
+        limit: at most so many issues, drawn from the seed; 0 means all.
+    """
+
+    kind: str
+    args: dict[str, Any] = field(default_factory=dict)
+    use: str = "split"
+    limit: int = 0
+
+
+@dataclass
+class SplitConfig:
+    """How issues are divided, once, from the seed.
+
+    Attributes:
+        by: "repository", or "instance" for one-repository data.
+        held_out: repositories that are held out by name; empty means a share drawn from the seed.
+        held_out_share: share of the units (repositories or instances) held out when none is named.
+        seed: own seed, so that training seeds share one split.
+        max_train, max_held_out: cut after the split, drawn from the seed; 0 means all.
+    """
+
+    by: str = "repository"
+    held_out: list[str] = field(default_factory=list)
+    held_out_share: float = 0.25
+    seed: int = 0
+    max_train: int = 0
+    max_held_out: int = 0
+
+
+@dataclass
+class DataConfig:
+    """conf/data: where issues come from and how they are split."""
+
+    name: str
+    sources: dict[str, SourceConfig]
+    split: SplitConfig
+
+
+@dataclass
+class ModelConfig:
+    """conf/model.
+
+    Attributes:
+        path: local folder or hub id; "provided:smollm2-135m-instruct" and "provided:nano" are made on this machine.
+        dtype: "bfloat16" or "float32": the dtype of the frozen base weights.
+        revision: hub revision, or None.
+        context: longest prompt + completion, tokens.
+    """
+
+    path: str
+    dtype: str
+    context: int
+    revision: str | None = None
+
+
+@dataclass
+class EngineConfig:
+    """conf/engine. max_batch: sequences generated together."""
+
+    name: str
+    max_batch: int
+    max_wait_ms: float = 5.0
+
+
+@dataclass
+class ToolsConfig:
+    """conf/tools: the three tools, their caps (SPEC 1.2) and how results are shown.
+
+    Attributes:
+        names: tools offered to the model.
+        max_calls: calls of one turn that are executed (8).
+        max_matches: matches of one grep (50). max_paths: paths of one glob (100). max_lines: lines of one read (200).
+        max_chars: characters of one result (4,096).
+        max_observation_chars: characters of all results of a turn together; 0 means no such cap (the paper's).
+        max_line_chars: a longer line is shown as a preview.
+        grep_timeout, glob_timeout, read_timeout: seconds (10, 10, 5).
+        concurrency: calls at once in one sandbox (64).
+        observation: "results" shows each result by itself (the paper's form); "table" merges the greps of a turn into one
+            table of files.
+        table_rows: files of the table.
+        table_order: "score" (the tool's own ranking), "path", or "shuffled" (by a hash of issue and path: gives nothing away).
+        grep_include: glob that grep is limited to when the call names none ("*.py" in the paper).
+        exclude_tests: leave test files out of grep and glob (never of read).
+    """
+
+    names: list[str]
+    max_calls: int
+    max_matches: int
+    max_paths: int
+    max_lines: int
+    max_chars: int
+    max_observation_chars: int
+    max_line_chars: int
+    grep_timeout: float
+    glob_timeout: float
+    read_timeout: float
+    concurrency: int
+    observation: str
+    table_rows: int
+    table_order: str
+    grep_include: str
+    exclude_tests: bool
+
+
+@dataclass
+class AgentConfig:
+    """conf/agent: the protocol of SPEC 1.1.
+
+    Attributes:
+        exploration_turns: turns with tools (3); one answer turn follows.
+        max_issue_chars: longer statements are cut, with a note.
+        max_turn_tokens: most sampled tokens of one turn.
+        max_completion_tokens: most sampled tokens of one rollout (4,096).
+        max_answer_files: files asked for in the system prompt; 0 leaves the number open.
+        parallel_rollouts: rollouts in flight at once.
+    """
+
+    exploration_turns: int
+    max_issue_chars: int
+    max_turn_tokens: int
+    max_completion_tokens: int
+    max_answer_files: int
+    parallel_rollouts: int
+
+
+@dataclass
+class FunctionConfig:
+    """conf/reward and conf/advantage: dotted name of a pure function and its parameters."""
+
+    name: str
+    function: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class LoraSettings:
+    """LoRA over all linear projections (paper: r=32, alpha=64)."""
+
+    r: int
+    alpha: int
+    dropout: float
+
+
+@dataclass
+class WarmStartConfig:
+    """train.warm_start: weighted SFT (SPEC 3.3) on the scripted teacher's trajectories.
+
+    Attributes:
+        enabled: False starts GRPO from the base model.
+        epochs, learning_rate, warmup_share, weight_decay, max_grad_norm: the usual (colgrep: 1, 2e-5, 0.03, 0, 1.0).
+        tokens_per_step: sequences are packed into a step up to so many tokens (padding included).
+        max_tokens: longer trajectories are left out and counted.
+        credit_*: turn weights of SPEC 3.3.
+        save_every: optimiser steps between checkpoints.
+        max_minutes: stop after so long (the schedule is cut, said in the log); 0 means no limit.
+    """
+
+    enabled: bool
+    epochs: float
+    learning_rate: float
+    warmup_share: float
+    weight_decay: float
+    max_grad_norm: float
+    tokens_per_step: int
+    max_tokens: int
+    credit_new_gold: float
+    credit_seen_gold: float
+    credit_no_gold: float
+    credit_empty: float
+    save_every: int
+    max_minutes: float
+
+
+@dataclass
+class GRPOSettings:
+    """train.grpo (SPEC 1.6). Passed to TRL where TRL has it.
+
+    Attributes:
+        enabled: False ends training after the warm start.
+        steps: optimiser steps. prompts_per_step: issues a step (64). group_size: rollouts an issue (8).
+        prompts_per_microbatch: issues whose rollouts go through forward and backward together.
+        learning_rate, warmup_share, scheduler: 5e-6, 0.05, cosine.
+        kl: coefficient of the k3 estimator against the adapter-off reference (0.02).
+        temperature, top_p, top_k: 1.0, 0.9, 50.
+        clip_low, clip_high, loss_type, scale_rewards: not stated by the paper; TRL's names.
+        updates_per_batch: inner updates a batch of rollouts (not stated; 1).
+        max_grad_norm: gradient clipping.
+        save_every: optimiser steps between checkpoints. keep: checkpoints kept.
+        max_minutes: stop after so long; 0 means no limit.
+    """
+
+    enabled: bool
+    steps: int
+    prompts_per_step: int
+    group_size: int
+    prompts_per_microbatch: int
+    learning_rate: float
+    warmup_share: float
+    scheduler: str
+    kl: float
+    temperature: float
+    top_p: float
+    top_k: int
+    clip_low: float
+    clip_high: float
+    loss_type: str
+    scale_rewards: str
+    updates_per_batch: int
+    max_grad_norm: float
+    save_every: int
+    keep: int
+    max_minutes: float
+
+
+@dataclass
+class TrainConfig:
+    """conf/train. workers: Ray Train workers; use_gpu: one GPU a worker."""
+
+    lora: LoraSettings
+    warm_start: WarmStartConfig
+    grpo: GRPOSettings
+    workers: int
+    use_gpu: bool
+    cpus_per_worker: float
+    max_failures: int
+    gradient_checkpointing: bool
+
+
+@dataclass
+class EvaluateConfig:
+    """conf/evaluate.
+
+    Attributes:
+        models: which of "base", "warm_start", "trained" are measured.
+        baselines: dotted names by label (conf/evaluate), each a Retriever.
+        temperature: 0 is greedy. bootstrap: resamples.
+        batch: issues a block.
+        actors: agent actors.
+    """
+
+    models: list[str]
+    baselines: list[str]
+    temperature: float
+    bootstrap: int
+    batch: int
+    actors: int
+
+
+@dataclass
+class SandboxConfig:
+    """conf/sandbox: clone timeout in seconds (600), disk that must stay free in GiB, actors a node."""
+
+    clone_timeout: float
+    min_free_gib: float
+    actors: int
+    max_worktrees: int
+
+
+@dataclass
+class ScaleConfig:
+    """conf/scale: only its name; its values go to the other groups."""
+
+    name: str
+
+
+@dataclass
+class ClusterConfig:
+    """conf/cluster.
+
+    Attributes:
+        address: None starts a local Ray sized to this machine; "auto" or host:port joins one.
+        num_cpus: for a local Ray; None takes all.
+        object_store_gib: for a local Ray.
+    """
+
+    name: str
+    address: str | None
+    num_cpus: int | None
+    object_store_gib: float
+
+
+@dataclass
+class TrackingConfig:
+    """conf/tracking. uri: MLflow tracking URI; empty means SQLite under `outputs`."""
+
+    name: str
+    uri: str
+    experiment: str
+    artifact_location: str | None = None
+
+
+@dataclass
+class Config:
+    """A whole experiment. `name` labels the run; `outputs` is the folder that everything is written under."""
+
+    name: str
+    seed: int
+    outputs: str
+    stages: list[str]
+    data: DataConfig
+    model: ModelConfig
+    engine: EngineConfig
+    tools: ToolsConfig
+    agent: AgentConfig
+    reward: FunctionConfig
+    advantage: FunctionConfig
+    train: TrainConfig
+    evaluate: EvaluateConfig
+    sandbox: SandboxConfig
+    scale: ScaleConfig
+    cluster: ClusterConfig
+    tracking: TrackingConfig
+
+    @property
+    def outputs_path(self) -> Path:
+        """`outputs` as an absolute path."""
+        return Path(self.outputs).expanduser().absolute()
