@@ -1,0 +1,55 @@
+"""`python -m codegrep +experiment=v3`: Hydra composes the configuration, the pipeline runs it.
+
+Nothing heavy is imported before the configuration has been composed and checked, so that --help and --cfg answer at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import hydra
+from hydra.core.hydra_config import HydraConfig
+from hydra.errors import HydraException
+from omegaconf import DictConfig
+from omegaconf.errors import OmegaConfBaseException
+
+from codegrep.compose import CONF, explain, load
+from codegrep.errors import CodegrepError
+
+
+@hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
+def _run(cfg: DictConfig) -> None:
+    try:
+        config = load(cfg)
+        experiment = HydraConfig.get().runtime.choices.get("experiment", "")
+        from codegrep.pipeline.run import run_experiment  # heavy: only once the configuration is known to be good
+
+        run_experiment(config, experiment=str(experiment or ""))
+    except CodegrepError as error:
+        _say(error)
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+def _say(error: CodegrepError) -> None:
+    print(f"codegrep: {error}", file=sys.stderr)
+
+
+def main() -> None:
+    """Entry point of `python -m codegrep` and of the console script."""
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors come up to here instead of a trace printed by Hydra
+    if len(sys.argv) > 1 and not Path(CONF).is_dir():
+        print(f"codegrep: the configuration folder is missing beside the package ({CONF})", file=sys.stderr)
+        sys.exit(2)
+    try:
+        _run()
+    except (HydraException, OmegaConfBaseException) as error:
+        _say(explain(error))
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

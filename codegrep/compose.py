@@ -1,0 +1,136 @@
+"""From what Hydra composed to a checked `Config`, and from Hydra's errors to one line."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from pathlib import Path
+from typing import Any, cast
+
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from codegrep.config import STAGES, Config
+from codegrep.errors import ConfigError
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+
+
+def load(cfg: DictConfig) -> Config:
+    """Turn a composed configuration into a checked Config.
+
+    Raises:
+        ConfigError: an unknown key, a wrong type, a missing value, or an impossible combination.
+    """
+    try:
+        merged = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.create(OmegaConf.to_container(cfg)))
+        missing = sorted(OmegaConf.missing_keys(merged))
+        if missing:
+            raise ConfigError(f"{', '.join(missing)} is not set", f"Give it on the command line: {missing[0]}=…")
+        config = cast(Config, OmegaConf.to_object(merged))
+    except OmegaConfBaseException as error:
+        raise explain(error) from None
+    check(config)
+    return config
+
+
+def check(config: Config) -> None:
+    """Refuse combinations that cannot run, each with the key and the fix.
+
+    Raises:
+        ConfigError: see above.
+    """
+
+    def need(ok: bool, what: str, fix: str) -> None:
+        if not ok:
+            raise ConfigError(what, fix)
+
+    unknown = [s for s in config.stages if s not in STAGES]
+    need(not unknown, f"stages holds {unknown}", f"Known stages: {', '.join(STAGES)}")
+    need(bool(config.stages), "stages is empty", f"Name at least one of {', '.join(STAGES)}")
+    need(config.data.split.by in ("repository", "instance"), "data.split.by is wrong", "Use repository or instance")
+    need(0 < config.data.split.held_out_share < 1, "data.split.held_out_share is out of range", "Use a share in (0, 1)")
+    need(bool(config.data.sources), "data.sources is empty", "Name at least one source")
+    need(config.model.dtype in ("bfloat16", "float32"), "model.dtype is wrong", "Use bfloat16 or float32")
+    need(config.tools.observation in ("results", "table"), "tools.observation is wrong", "Use results or table")
+    need(
+        config.tools.table_order in ("score", "path", "shuffled"),
+        "tools.table_order is wrong",
+        "Use score, path or shuffled",
+    )
+    need(config.tools.max_calls >= 1, "tools.max_calls is below 1", "The paper uses 8")
+    need(config.agent.exploration_turns >= 1, "agent.exploration_turns is below 1", "The paper uses 3")
+    grpo = config.train.grpo
+    need(grpo.group_size >= 2, "train.grpo.group_size is below 2", "A group needs at least two rollouts to be compared")
+    need(
+        grpo.prompts_per_step % grpo.prompts_per_microbatch == 0,
+        "train.grpo.prompts_per_step is not a multiple of train.grpo.prompts_per_microbatch",
+        "Change one of the two",
+    )
+    need(
+        grpo.prompts_per_step % config.train.workers == 0,
+        "train.grpo.prompts_per_step is not a multiple of train.workers",
+        "Change one of the two",
+    )
+    need(0 < grpo.top_p <= 1, "train.grpo.top_p is out of range", "Use a value in (0, 1]")
+    need(grpo.temperature > 0, "train.grpo.temperature must be positive", "The paper uses 1.0")
+    wrong = [m for m in config.evaluate.models if m not in ("base", "warm_start", "trained")]
+    need(not wrong, f"evaluate.models holds {wrong}", "Known: base, warm_start, trained")
+
+
+def explain(error: Exception) -> ConfigError:
+    """One line for an error of Hydra or OmegaConf, with the nearest known name where one is near."""
+    text = " ".join(str(error).split())
+    found = re.search(r"Could not find '([^']+)'|Could not find \"([^\"]+)\"|In '[^']*': Could not find '([^']+)'", text)
+    if found:
+        wanted = next(g for g in found.groups() if g)
+        group, _, choice = wanted.rpartition("/")
+        known = sorted(p.stem for p in (CONF / group).glob("*.yaml")) if group else []
+        if known:
+            near = difflib.get_close_matches(choice, known, n=1)
+            hint = f"Did you mean {group}={near[0]}?" if near else f"Known: {', '.join(known)}"
+            return ConfigError(f"there is no {group} called '{choice}'", hint)
+        groups = sorted(p.name for p in CONF.iterdir() if p.is_dir())
+        return ConfigError(f"there is no configuration called '{wanted}'", f"Groups: {', '.join(groups)}")
+    override = re.search(r"Could not override '([^']+)'", text)
+    key = override.group(1) if override else _key_of(error, text)
+    if override and "Key" not in text and "not in struct" not in text:
+        return ConfigError(text[:300], "See python -m codegrep --help")
+    if key and ("not in struct" in text or "not in '" in text or "Could not override" in text):
+        near = difflib.get_close_matches(key, _known_keys(), n=1, cutoff=0.5) or _near_by_last_part(key)
+        hint = f"Did you mean {near[0]}?" if near else "See python -m codegrep --cfg job"
+        return ConfigError(f"unknown key '{key}'", hint)
+    if key:
+        first = re.split(r" full_key:| object_type=| reference_type=", text)[0]
+        return ConfigError(f"{key}: {first}", "See python -m codegrep --cfg job")
+    return ConfigError(text[:300], "See python -m codegrep --help")
+
+
+def _key_of(error: Exception, text: str) -> str:
+    key = getattr(error, "full_key", None)
+    if key:
+        return str(key)
+    found = re.search(r"full_key: (\S+)", text)
+    return found.group(1) if found else ""
+
+
+def _known_keys() -> list[str]:
+    from dataclasses import fields, is_dataclass
+    from typing import get_type_hints
+
+    def walk(kind: Any, prefix: str) -> list[str]:
+        hints = get_type_hints(kind)
+        out: list[str] = []
+        for f in fields(kind):
+            out.append(prefix + f.name)
+            if is_dataclass(hints[f.name]):
+                out.extend(walk(hints[f.name], f"{prefix}{f.name}."))
+        return out
+
+    return walk(Config, "")
+
+
+def _near_by_last_part(key: str) -> list[str]:
+    last = key.rpartition(".")[2]
+    by_last = {k.rpartition(".")[2]: k for k in _known_keys()}
+    return [by_last[n] for n in difflib.get_close_matches(last, list(by_last), n=1)]
