@@ -1,0 +1,93 @@
+"""What a reward design sees of a rollout, and what it gives back. Plain data: no tokens, no text, no torch."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from codegrep.issues.issue import LineRange
+
+INFRASTRUCTURE = "infrastructure"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one rollout went, seen from its end.
+
+    Attributes:
+        predicted: answered files, normalised, best first, without duplicates; empty without a readable answer.
+        gold: files that should be found.
+        predicted_ranges: answered line ranges, in the order of the answer.
+        gold_ranges: pre-image line ranges of the gold patch.
+        calls_per_turn: executed calls of every assistant turn in order, the answer turn included (then usually 0).
+        answered: an answer block was read.
+        exit_cause: why the rollout ended ("infrastructure" is never scored, see `score`).
+        unique_calls_per_turn: as calls_per_turn, without calls that repeat an earlier one of the rollout; None where
+            it is not known.
+        malformed_calls: things meant as a call that could not be read as one.
+        mined_files: gold files that come from mining alone; line ranges predicted in them are not scored (SPEC 1.4).
+        generated_tokens: sampled tokens.
+    """
+
+    predicted: tuple[str, ...]
+    gold: frozenset[str]
+    predicted_ranges: tuple[LineRange, ...] = ()
+    gold_ranges: tuple[LineRange, ...] = ()
+    calls_per_turn: tuple[int, ...] = ()
+    answered: bool = True
+    exit_cause: str = "answer"
+    unique_calls_per_turn: tuple[int, ...] | None = None
+    malformed_calls: int = 0
+    mined_files: frozenset[str] = field(default=frozenset())
+    generated_tokens: int = 0
+
+    @property
+    def searched(self) -> bool:
+        """At least one call was executed; the indicator 1[c̄>0] of CodeGrep (arXiv 2608.05886, eq 5 and 7)."""
+        return sum(self.calls_per_turn) > 0
+
+    @property
+    def turns(self) -> int:
+        """Assistant turns, the answer turn included."""
+        return len(self.calls_per_turn)
+
+
+@dataclass(frozen=True)
+class RewardParts:
+    """A reward and what it is made of.
+
+    Attributes:
+        total: the reward that is trained on.
+        parts: terms and factors of it by name, for curves and comparison; they need not add up to the total.
+    """
+
+    total: float
+    parts: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "parts", MappingProxyType(dict(self.parts)))
+
+    def __reduce__(self) -> tuple[type, tuple[float, dict[str, float]]]:
+        # A read-only view cannot be pickled, and rewards travel between Ray workers.
+        return type(self), (self.total, dict(self.parts))
+
+
+RewardDesign = Callable[[Outcome], RewardParts]
+AdvantageFactor = Callable[[Outcome], float]
+
+
+def score(outcome: Outcome, design: RewardDesign) -> RewardParts | None:
+    """Reward of a rollout, or None where the machine failed: that one is left out of its group, never scored as bad.
+
+    Raises:
+        ValueError: the design gave a reward that is not a finite number. Passed on, it would look like a rollout that
+            could not be scored, and be left out in silence.
+    """
+    if outcome.exit_cause == INFRASTRUCTURE:
+        return None
+    reward = design(outcome)
+    if not math.isfinite(reward.total):
+        raise ValueError(f"the reward design gave {reward.total} for {outcome}")
+    return reward

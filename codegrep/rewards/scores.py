@@ -1,0 +1,103 @@
+"""Scores of an answer against the gold files and lines. Pure functions; values in [0, 1] unless said otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Literal
+
+from codegrep.issues.issue import LineRange
+
+Match = Literal["coverage", "jaccard"]
+
+
+def precision(predicted: Collection[str], gold: Collection[str]) -> float:
+    """|P∩G| / |P| over distinct entries. Both empty: 1; exactly one empty: 0 (an empty answer is not a precise one)."""
+    found, answers, wanted = _counts(predicted, gold)
+    return _ratio(found, answers, both_empty=not answers and not wanted)
+
+
+def recall(predicted: Collection[str], gold: Collection[str]) -> float:
+    """|P∩G| / |G| over distinct entries. Both empty: 1; exactly one empty: 0."""
+    found, answers, wanted = _counts(predicted, gold)
+    return _ratio(found, wanted, both_empty=not answers and not wanted)
+
+
+def f_beta(predicted: Collection[str], gold: Collection[str], beta: float = 0.5) -> float:
+    """File score (1+β²)·prec·rec / (β²·prec + rec) over distinct entries (CodeGrep, arXiv 2608.05886, App. B).
+
+    β < 1 weighs precision more than recall; the paper uses 0.5. Both empty: 1; exactly one empty, or nothing in
+    common: 0.
+
+    Raises:
+        ValueError: beta is not positive.
+    """
+    found, answers, wanted = _counts(predicted, gold)
+    return f_from_counts(found, answers, wanted, beta)
+
+
+def f_from_counts(true_positives: int, predicted: int, gold: int, beta: float = 0.5) -> float:
+    """F-beta from counts, with the empty rules of `f_beta`; written as (1+β²)·TP / (β²·|G| + |P|), the same."""
+    if beta <= 0:
+        raise ValueError(f"beta must be positive, got {beta}")
+    if predicted == 0 and gold == 0:
+        return 1.0
+    squared = beta * beta
+    return (1 + squared) * true_positives / (squared * gold + predicted)
+
+
+def line_f_beta(
+    predicted: Sequence[LineRange],
+    gold: Sequence[LineRange],
+    beta: float = 0.5,
+    *,
+    mined_files: Collection[str] = (),
+    match: Match = "coverage",
+    threshold: float = 0.5,
+) -> float:
+    """Line-range score (CodeGrep App. B; SPEC 1.4).
+
+    Predictions are taken in their order; each takes the first gold range, still unmatched, of the same file that it
+    covers by at least `threshold`. TP = matches, then F-beta with the empty rules of `f_beta`.
+
+    Args:
+        predicted: in the order of the answer. A range that ends before it starts covers nothing and counts.
+        gold: pre-image ranges of the patch.
+        mined_files: predicted ranges in these files are dropped first, for mined gold files have no gold lines.
+        match: "coverage" of the gold range, which is the paper's rule; "jaccard" is the word in its Table 6, and does
+            not reward one huge range.
+        threshold: least share that is a match.
+
+    Raises:
+        ValueError: unknown match, or beta is not positive.
+    """
+    if match not in ("coverage", "jaccard"):
+        raise ValueError(f"match must be 'coverage' or 'jaccard', got {match!r}")
+    scored = [span for span in predicted if span.path not in mined_files]
+    unmatched = list(gold)
+    matches = 0
+    for span in scored:
+        for index, wanted in enumerate(unmatched):
+            if span.path == wanted.path and _overlap_share(span, wanted, match) >= threshold:
+                del unmatched[index]
+                matches += 1
+                break
+    return f_from_counts(matches, len(scored), len(gold), beta)
+
+
+def _overlap_share(span: LineRange, gold: LineRange, match: Match) -> float:
+    shared = max(0, min(span.end, gold.end) - max(span.start, gold.start) + 1)
+    gold_lines = max(1, gold.end - gold.start + 1)
+    if match == "coverage":
+        return shared / gold_lines
+    return shared / (max(0, span.end - span.start + 1) + gold_lines - shared)
+
+
+def _counts(predicted: Collection[str], gold: Collection[str]) -> tuple[int, int, int]:
+    answers, wanted = set(predicted), set(gold)
+    return len(answers & wanted), len(answers), len(wanted)
+
+
+def _ratio(part: int, whole: int, *, both_empty: bool) -> float:
+    if both_empty:
+        return 1.0
+    return part / whole if whole else 0.0

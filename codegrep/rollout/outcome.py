@@ -1,0 +1,80 @@
+"""From a rollout's record to what rewards and turn credit work on. Pure: the same record always gives the same."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from codegrep.issues.issue import LineRange
+from codegrep.protocol.calls import ToolStatus
+from codegrep.rewards.outcome import Outcome
+from codegrep.rewards.turn_credit import CallFacts, TurnFacts
+from codegrep.rollout.record import CallRecord, Rollout, Turn
+
+
+def outcome_of(
+    rollout: Rollout,
+    *,
+    gold_ranges: Sequence[LineRange] = (),
+    predicted_ranges: Sequence[LineRange] = (),
+    mined_files: Sequence[str] = (),
+) -> Outcome:
+    """Outcome of a rollout for the reward designs.
+
+    Args:
+        rollout: the record; its gold_files are the gold.
+        gold_ranges: of the issue (Issue.gold_ranges).
+        predicted_ranges: line ranges of the answer.
+        mined_files: gold files that come from mining alone.
+    """
+    return Outcome(
+        predicted=tuple(rollout.answer),
+        gold=frozenset(rollout.gold_files),
+        predicted_ranges=tuple(predicted_ranges),
+        gold_ranges=tuple(gold_ranges),
+        calls_per_turn=rollout.calls_per_turn,
+        answered=rollout.answered,
+        exit_cause=rollout.exit_cause,
+        unique_calls_per_turn=_unique_calls_per_turn(rollout.turns),
+        malformed_calls=sum(1 for turn in rollout.turns for call in turn.calls if not call.name),
+        mined_files=frozenset(mined_files),
+        generated_tokens=rollout.generated_tokens,
+    )
+
+
+def turn_facts(rollout: Rollout) -> list[TurnFacts]:
+    """Turns of a rollout for the SFT weights of `codegrep.rewards.turn_credit`; the answer belongs to the last turn."""
+    last = len(rollout.turns) - 1
+    return [
+        TurnFacts(
+            calls=tuple(
+                CallFacts(_call_key(call), tuple(call.paths), call.status == ToolStatus.OK.value) for call in turn.calls
+            ),
+            submission=tuple(rollout.answer) if rollout.answered and index == last else None,
+        )
+        for index, turn in enumerate(rollout.turns)
+    ]
+
+
+def _unique_calls_per_turn(turns: Sequence[Turn]) -> tuple[int, ...]:
+    made: set[str] = set()
+    counts = []
+    for turn in turns:
+        fresh = {_call_key(call) for call in turn.calls if _executed(call)} - made
+        made |= fresh
+        counts.append(len(fresh))
+    return tuple(counts)
+
+
+def _executed(call: CallRecord) -> bool:
+    # The rule of Rollout.calls_per_turn.
+    return bool(call.name) and call.status != ToolStatus.REFUSED.value
+
+
+def _call_key(call: CallRecord) -> str:
+    """Equal for the same tool with the same arguments, whatever their order and white space in the JSON text."""
+    try:
+        arguments = json.dumps(json.loads(call.arguments), sort_keys=True)
+    except ValueError:
+        arguments = call.arguments
+    return f"{call.name} {arguments}"

@@ -1,0 +1,108 @@
+"""Group normalisation against values worked by hand and torch's formula, and the way from outcomes to advantages."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from codegrep.rewards.advantage import efficiency, group_normalise, settle
+from codegrep.rewards.designs import v3
+from codegrep.rewards.outcome import Outcome
+
+unit = st.floats(0, 1, allow_subnormal=False)
+
+
+def test_two_rewards_by_hand() -> None:
+    # mean .5, unbiased std sqrt(.5) = .70711
+    assert group_normalise([0.0, 1.0], 2) == pytest.approx([-0.5 / 0.70720678, 0.5 / 0.70720678])
+    assert group_normalise([0.0, 1.0], 2, unbiased=False) == pytest.approx([-0.5 / 0.5001, 0.5 / 0.5001])
+    assert group_normalise([0.0, 1.0], 2, scale="none") == pytest.approx([-0.5, 0.5])
+    assert group_normalise([0.0, 1.0], 2, scale="none", baseline="loo") == pytest.approx([-1.0, 1.0])
+
+
+def test_leave_one_out_is_the_mean_of_the_others() -> None:
+    rewards = [0.1, 0.4, 0.7, 0.2]
+    expected = [reward - (sum(rewards) - reward) / 3 for reward in rewards]
+    assert group_normalise(rewards, 4, scale="none", baseline="loo") == pytest.approx(expected)
+
+
+def test_batch_scale_uses_every_scored_reward() -> None:
+    rewards = [0.0, 1.0, 0.5, None]
+    std = float(np.std([0.0, 1.0, 0.5], ddof=1))
+    assert group_normalise(rewards, 2, scale="batch") == pytest.approx([-0.5 / (std + 1e-4), 0.5 / (std + 1e-4), 0, 0])
+
+
+def test_groups_do_not_see_each_other() -> None:
+    together = group_normalise([0.0, 1.0, 0.3, 0.9], 2)
+    assert together[:2] == pytest.approx(group_normalise([0.0, 1.0], 2))
+    assert together[2:] == pytest.approx(group_normalise([0.3, 0.9], 2))
+
+
+@pytest.mark.parametrize("missing", [None, math.nan])
+def test_a_failed_machine_changes_nothing_for_the_others(missing: float | None) -> None:
+    advantages = group_normalise([0.2, missing, 0.8, 0.5], 4)
+    assert advantages[1] == 0.0
+    assert np.delete(advantages, 1) == pytest.approx(group_normalise([0.2, 0.8, 0.5], 3))
+
+
+@pytest.mark.parametrize(
+    "rewards", [[None, 0.7, None], [None, None, None], [0.3, 0.3, 0.3], [0.1 + 0.2, 0.1 + 0.2, None]]
+)
+def test_one_survivor_none_or_no_spread_gives_exactly_zero(rewards: list[float | None]) -> None:
+    for scale in ("group", "batch", "none"):
+        assert group_normalise(rewards, 3, scale=scale).tolist() == [0.0, 0.0, 0.0]  # type: ignore[arg-type]
+
+
+def test_wrong_shapes_and_names_are_refused() -> None:
+    with pytest.raises(ValueError, match="whole groups"):
+        group_normalise([0.0, 1.0, 0.5], 2)
+    with pytest.raises(ValueError, match="whole groups"):
+        group_normalise([], 0)
+    with pytest.raises(ValueError, match="scale"):
+        group_normalise([0.0, 1.0], 2, scale="std")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="baseline"):
+        group_normalise([0.0, 1.0], 2, baseline="median")  # type: ignore[arg-type]
+    assert group_normalise([], 4).shape == (0,)
+
+
+@given(st.lists(unit, min_size=2, max_size=8), st.randoms(use_true_random=False))
+def test_sum_is_zero_and_order_does_not_matter(rewards: list[float], order: object) -> None:
+    size = len(rewards)
+    advantages = group_normalise(rewards, size)
+    assert math.isclose(float(advantages.sum()), 0.0, abs_tol=1e-8)
+    places = list(range(size))
+    order.shuffle(places)  # type: ignore[attr-defined]
+    assert group_normalise([rewards[i] for i in places], size) == pytest.approx(advantages[places], abs=1e-9)
+
+
+@settings(deadline=None)  # the first call imports torch
+@given(st.lists(unit, min_size=4, max_size=4))
+def test_same_as_torch(rewards: list[float]) -> None:
+    torch = pytest.importorskip("torch")
+    values = torch.tensor(rewards, dtype=torch.float64)
+    expected = (values - values.mean()) / (values.std() + 1e-4)
+    assert group_normalise(rewards, 4) == pytest.approx(expected.numpy(), abs=1e-9)
+
+
+def _outcome(found: bool, calls: int, exit_cause: str = "answer") -> Outcome:
+    return Outcome(("a",) if found else ("x",), frozenset("a"), calls_per_turn=(calls, 0), exit_cause=exit_cause)
+
+
+def test_settle_scales_after_normalisation() -> None:
+    group = [_outcome(True, 4), _outcome(False, 1), _outcome(True, 0), _outcome(True, 1, "infrastructure")]
+    settled = settle(group, 4, v3, efficiency)
+    assert [None if r is None else r.total for r in settled.rewards] == [1, 0, 0, None]
+    assert settled.normalised == pytest.approx(group_normalise([1, 0, 0, None], 4))
+    assert settled.factors.tolist() == [1.0, 0.5, 0.0, 0.0]
+    assert settled.advantages == pytest.approx(settled.normalised * [1, 0.5, 0, 0])
+    assert settled.advantages.sum() > 0  # the factor takes the zero sum away
+
+
+def test_settle_without_factor_keeps_the_plain_advantage() -> None:
+    group = [_outcome(True, 1), _outcome(False, 1)]
+    settled = settle(group, 2, v3, scale="none")
+    assert settled.advantages.tolist() == [0.5, -0.5]

@@ -1,0 +1,79 @@
+"""From records to outcomes and turn facts."""
+
+from __future__ import annotations
+
+from codegrep.issues.issue import LineRange
+from codegrep.rewards.turn_credit import turn_weights
+from codegrep.rollout.outcome import outcome_of, turn_facts
+from codegrep.rollout.record import CallRecord, Rollout, Turn
+
+
+def call(number: int, name: str, arguments: str, status: str = "ok", paths: tuple[str, ...] = ()) -> CallRecord:
+    return CallRecord(number, name, arguments, status, "", list(paths))
+
+
+def rollout(turns: list[Turn], answer: list[str], answered: bool = True, exit_cause: str = "answer") -> Rollout:
+    return Rollout(
+        rollout_id="r",
+        instance_id="i",
+        repo="o/n",
+        base_commit="c",
+        source="policy",
+        prompt_ids=[1],
+        completion_ids=[2, 3, 4],
+        loss_mask=[1, 0, 1],
+        logprobs=[],
+        turns=turns,
+        answer=answer,
+        answered=answered,
+        gold_files=["a.py", "b.py"],
+        exit_cause=exit_cause,
+    )
+
+
+TURNS = [
+    Turn(
+        0,
+        1,
+        "",
+        [
+            call(1, "grep", '{"pattern": "x", "path": "."}', paths=("a.py",)),
+            call(2, "grep", '{"path":".","pattern":"x"}', paths=("a.py",)),
+            call(3, "", "grep(", "model_error"),
+            call(4, "read", '{"path": "zz"}', "model_error"),
+            call(5, "read", '{"path": "b.py"}', "refused"),
+        ],
+    ),
+    Turn(1, 2, "", [call(1, "read", '{"path": "zz"}', "infrastructure"), call(2, "read", '{"path": "b.py"}')]),
+    Turn(2, 3, ""),
+]
+
+
+def test_outcome() -> None:
+    outcome = outcome_of(rollout(TURNS, ["a.py"]), gold_ranges=[LineRange("a.py", 1, 2)])
+    assert outcome.predicted == ("a.py",)
+    assert outcome.gold == {"a.py", "b.py"}
+    assert outcome.gold_ranges == (LineRange("a.py", 1, 2),)
+    assert outcome.calls_per_turn == (3, 2, 0)
+    # The same JSON in another order is the same call; a refused call was never made, so the later one is new.
+    assert outcome.unique_calls_per_turn == (2, 1, 0)
+    assert outcome.malformed_calls == 1
+    assert outcome.generated_tokens == 2
+    assert outcome.searched
+    assert outcome.turns == 3
+
+
+def test_no_turns() -> None:
+    outcome = outcome_of(rollout([], [], answered=False, exit_cause="infrastructure"))
+    assert outcome.calls_per_turn == outcome.unique_calls_per_turn == ()
+    assert not outcome.searched
+    assert turn_facts(rollout([], [], answered=False)) == []
+
+
+def test_turn_facts_and_their_weights() -> None:
+    facts = turn_facts(rollout(TURNS, ["a.py"]))
+    assert [turn.submission for turn in facts] == [None, None, ("a.py",)]
+    assert facts[0].calls[0].key == facts[0].calls[1].key
+    assert [c.ok for c in facts[0].calls] == [True, True, False, False, False]
+    assert turn_weights(facts, ["a.py", "b.py"]) == [1.0, 0.05, 0.5]
+    assert turn_facts(rollout(TURNS, [], answered=False))[-1].submission is None
