@@ -165,6 +165,22 @@ class LoraSettings:
 
 
 @dataclass
+class TeacherConfig:
+    """train.warm_start.teacher: the scripted search that a small model is shown first.
+
+    Attributes:
+        greps, globs: most calls of each kind in its first turn. reads: candidates it reads. read_lines: lines of each.
+        max_answer_files: most gold files of an answer.
+    """
+
+    greps: int
+    globs: int
+    reads: int
+    read_lines: int
+    max_answer_files: int
+
+
+@dataclass
 class WarmStartConfig:
     """train.warm_start: weighted SFT (SPEC 3.3) on the scripted teacher's trajectories.
 
@@ -176,9 +192,11 @@ class WarmStartConfig:
         credit_*: turn weights of SPEC 3.3.
         save_every: optimiser steps between checkpoints.
         max_minutes: stop after so long (the schedule is cut, said in the log); 0 means no limit.
+        teacher: see TeacherConfig.
     """
 
     enabled: bool
+    teacher: TeacherConfig
     epochs: float
     learning_rate: float
     warmup_share: float

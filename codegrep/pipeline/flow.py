@@ -1,0 +1,66 @@
+"""Issues through Ray Data: a worker class answers batches of issues, on as many actors as asked for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any, Protocol
+
+from codegrep.issues import Issue
+from codegrep.pipeline.prepare import issue_from_json
+
+
+class Worker(Protocol):
+    """Answers a batch of issues with JSON-able rows, any number an issue. Built once an actor."""
+
+    def answer(self, issues: Sequence[Issue]) -> list[dict[str, Any]]:
+        """Rows for these issues."""
+        ...
+
+
+class _Actor:
+    """Ray Data's callable around a Worker: JSON text in, JSON text out, so that nothing is pickled by column type."""
+
+    def __init__(self, worker: type, arguments: Mapping[str, Any]) -> None:
+        self._worker: Worker = worker(**arguments)
+
+    def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
+        issues = [issue_from_json(str(text)) for text in batch["issue"]]
+        return {"row": [json.dumps(row) for row in self._worker.answer(issues)]}
+
+
+def through_ray_data(
+    issues: Sequence[Issue],
+    worker: type,
+    arguments: Mapping[str, Any],
+    *,
+    batch: int,
+    actors: int,
+    num_cpus: float,
+) -> Iterator[list[dict[str, Any]]]:
+    """Rows of the issues, a list a finished block, in the order in which blocks finish.
+
+    Args:
+        issues: what to answer; nothing is yielded for an empty sequence.
+        worker: a class whose instances are Workers; must be importable where the actors run.
+        arguments: keyword arguments of `worker`, picklable.
+        batch: issues a block.
+        actors: actors that work side by side.
+        num_cpus: CPUs that each actor asks the cluster for.
+    """
+    if not issues:
+        return
+    import ray.data
+
+    texts = [{"issue": json.dumps(asdict(issue))} for issue in issues]
+    blocks = max(1, -(-len(texts) // batch))
+    dataset = ray.data.from_items(texts, override_num_blocks=blocks).map_batches(
+        _Actor,
+        fn_constructor_kwargs={"worker": worker, "arguments": dict(arguments)},
+        batch_size=None,  # a block is a batch
+        concurrency=min(actors, blocks),
+        num_cpus=num_cpus,
+    )
+    for rows in dataset.iter_batches(batch_size=None, prefetch_batches=0, batch_format="pandas"):
+        yield [json.loads(text) for text in rows["row"]]

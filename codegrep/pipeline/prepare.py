@@ -1,0 +1,185 @@
+"""Stage 1: issues, their split, the repositories they need, and the worktrees they will be searched in."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from codegrep.errors import CodegrepError, DataError, RepositoryError
+from codegrep.issues import Issue, LineRange
+from codegrep.issues.load import load_issues
+from codegrep.issues.splits import check_leaks, make_split
+from codegrep.pipeline.artifact import Artifact, write_json
+from codegrep.pipeline.context import Context
+from codegrep.sandbox.repositories import BareClone, Repositories
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What the stage leaves: issues by role."""
+
+    train: tuple[Issue, ...]
+    held_out: tuple[Issue, ...]
+    fingerprint: str
+
+
+def inputs(context: Context) -> dict[str, Any]:
+    """The data configuration, and size and time of every file it names."""
+    data = context.config.data
+    stamps: dict[str, list[int]] = {}
+    for source in data.sources.values():
+        for value in source.args.values():
+            path = Path(value).expanduser() if isinstance(value, str) else None
+            if path is not None and path.is_file():
+                stat = path.stat()
+                stamps[str(value)] = [stat.st_size, int(stat.st_mtime)]
+    return {"data": asdict(data), "files": stamps}
+
+
+def run(context: Context, artifact: Artifact) -> dict[str, Any]:
+    """Load, check against the repositories, split, check for leaks, write."""
+    config = context.config
+    loaded = load_issues(config.data)
+    dropped: Counter[str] = Counter(loaded.skipped)
+    broken = [asdict(b) for b in loaded.broken]
+    repositories = Repositories(context.places.repositories, clone_timeout=config.sandbox.clone_timeout)
+    by_repo: dict[str, list[Issue]] = defaultdict(list)
+    for issue in loaded.issues:
+        by_repo[issue.repo].append(issue)
+    kept: list[Issue] = []
+    with context.progress("repositories", len(by_repo)) as advance, ThreadPoolExecutor(2) as pool:
+
+        def check(repo: str) -> tuple[str, list[Issue], Counter[str], list[dict[str, Any]]]:
+            return repo, *_usable(repositories, repo, by_repo[repo], loaded.repositories.get(repo))
+
+        for repo, usable, reasons, failures in pool.map(check, sorted(by_repo)):
+            kept.extend(usable)
+            dropped.update(reasons)
+            broken.extend(failures)
+            advance(note=repo)
+    if not kept:
+        reasons_text = "; ".join(f"{n} {reason}" for reason, n in dropped.most_common(5)) or "the sources are empty"
+        raise DataError(f"no usable issue is left ({reasons_text})", "Check data.sources in the configuration")
+    train_only = {name for name, source in config.data.sources.items() if source.use == "train"}
+    split = make_split(kept, config.data.split, train_only=train_only)
+    check_leaks(split, kept)
+    for reason, number in split.removed.items():
+        dropped[reason] += number
+    by_id = {issue.instance_id: issue for issue in kept}
+    write_issues(artifact.folder / "issues.jsonl", [by_id[i] for i in (*split.train, *split.held_out)])
+    artifact.write_json("split.json", {"train": list(split.train), "held_out": list(split.held_out), **split.record})
+    artifact.write_json("dropped.json", {"counts": dict(dropped), "rows": broken[:1000]})
+    summary = {
+        "issues": len(split.train) + len(split.held_out),
+        "train": len(split.train),
+        "held_out": len(split.held_out),
+        "repositories": len(by_repo),
+        "dropped": sum(dropped.values()),
+        "split": split.fingerprint,
+    }
+    _tell(context, summary, dropped, broken, artifact)
+    return summary
+
+
+def already(context: Context, artifact: Artifact) -> None:
+    """Log again what a finished stage said, so that every MLflow run is whole."""
+    _log(context, artifact.summary, artifact)
+
+
+def load(artifact: Artifact) -> Prepared:
+    """Read the stage's issues back."""
+    split = artifact.read_json("split.json")
+    by_id = {issue.instance_id: issue for issue in read_issues(artifact.folder / "issues.jsonl")}
+    return Prepared(
+        tuple(by_id[i] for i in split["train"]), tuple(by_id[i] for i in split["held_out"]), artifact.fingerprint
+    )
+
+
+def _usable(
+    repositories: Repositories, repo: str, issues: Sequence[Issue], location: Any
+) -> tuple[list[Issue], Counter[str], list[dict[str, Any]]]:
+    """Issues of one repository whose commit and gold files are really there, with counts and rows of the others."""
+    reasons: Counter[str] = Counter()
+    failures: list[dict[str, Any]] = []
+
+    def drop(issue: Issue, reason: str, detail: str) -> None:
+        reasons[reason] += 1
+        failures.append({"where": issue.instance_id, "reason": detail})
+
+    try:
+        clone: BareClone = repositories.ensure(repo, location)
+    except CodegrepError as error:
+        for issue in issues:
+            drop(issue, "repository cannot be cloned", str(error))
+        return [], reasons, failures
+    kept = []
+    present = clone.existing([(i.base_commit, path) for i in issues for path in i.gold_files])
+    for issue in issues:
+        try:
+            clone.fetch_commit(issue.base_commit)
+        except RepositoryError as error:
+            drop(issue, "missing commit", str(error))
+            continue
+        missing = [p for p in issue.gold_files if (issue.base_commit, p) not in present]
+        if missing and missing == list(issue.gold_files):
+            again = clone.existing([(issue.base_commit, path) for path in missing])
+            missing = [p for p in missing if (issue.base_commit, p) not in again]
+        if missing:
+            drop(issue, "gold file missing at the base commit", f"{', '.join(missing[:3])} at {issue.base_commit[:12]}")
+            continue
+        kept.append(issue)
+    return kept, reasons, failures
+
+
+def write_issues(path: Path, issues: Sequence[Issue]) -> None:
+    """One JSON object a line, fields as in Issue."""
+    partial = path.with_suffix(".partial")
+    partial.write_text("".join(json.dumps(asdict(issue)) + "\n" for issue in issues), encoding="utf-8")
+    partial.replace(path)
+
+
+def read_issues(path: Path) -> list[Issue]:
+    """Inverse of write_issues."""
+    return [issue_from_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def issue_from_json(text: str) -> Issue:
+    """One Issue from its JSON text."""
+    row = json.loads(text)
+    row["gold_files"] = tuple(row["gold_files"])
+    row["gold_ranges"] = tuple(LineRange(**r) for r in row["gold_ranges"])
+    return Issue(**row)
+
+
+def _tell(
+    context: Context,
+    summary: dict[str, Any],
+    dropped: Counter[str],
+    broken: Sequence[dict[str, Any]],
+    artifact: Artifact,
+) -> None:
+    context.say(
+        f"  {summary['train']} issues for training, {summary['held_out']} held out, "
+        f"{summary['repositories']} repositories; {summary['dropped']} rows left out"
+    )
+    for reason, number in dropped.most_common(8):
+        context.say(f"    {number:6d}  {reason}")
+    for row in broken[:3]:
+        context.say(f"    e.g. {row['where']}: {row['reason']}")
+    _log(context, summary, artifact)
+
+
+def _log(context: Context, summary: dict[str, Any], artifact: Artifact) -> None:
+    numbers = ("train", "held_out", "repositories", "dropped")
+    context.tracker.metrics({f"data/{k}": float(summary[k]) for k in numbers}, step=0)
+    context.tracker.tags({"data.fingerprint": artifact.fingerprint[:12], "data.split": str(summary["split"])[:12]})
+    for name in ("split.json", "dropped.json"):
+        context.tracker.artifact(artifact.folder / name, "data")
+
+
+__all__ = ["Prepared", "issue_from_json", "load", "read_issues", "run", "write_issues", "write_json"]

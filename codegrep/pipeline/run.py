@@ -1,0 +1,179 @@
+"""Runs the stages of one experiment, each once, and keeps the MLflow run's state true to what happened."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shlex
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from rich.console import Console
+
+from codegrep.cluster.connect import connected
+from codegrep.config import Config
+from codegrep.errors import CodegrepError, DiskError
+from codegrep.pipeline import evaluate, prepare, report, train, warm_start
+from codegrep.pipeline.artifact import ArtifactStore, fingerprint, write_json
+from codegrep.pipeline.context import Context, Places
+from codegrep.tracking.environment import snapshot
+from codegrep.tracking.run import Tracker
+from codegrep.tracking.store import sqlite_uri
+
+# In the order in which they run; each module has inputs(context) and run(context, artifact).
+STAGE_MODULES: dict[str, ModuleType] = {
+    "prepare": prepare,
+    "warm_start": warm_start,
+    "train": train,
+    "evaluate": evaluate,
+    "report": report,
+}
+# What does not change a result is no part of a run's identity: the same command with other stages continues the run.
+_NOT_IDENTITY = ("outputs", "stages", "cluster", "tracking")
+
+
+def run_experiment(config: Config, experiment: str = "") -> None:
+    """Run the configured stages; finished ones are skipped, interrupted ones continue.
+
+    Raises:
+        CodegrepError: anything a person has to mend, in one line.
+        KeyboardInterrupt: after Ctrl-C, once everything is shut down.
+    """
+    console = Console()
+    places = Places(config.outputs_path)
+    _check_disk(places.outputs, config.sandbox.min_free_gib)
+    run_id = fingerprint({k: v for k, v in asdict(config).items() if k not in _NOT_IDENTITY})[:8]
+    run_folder = places.runs / f"{config.name}-seed{config.seed}-{run_id}"
+    with _locked(run_folder), _stoppable():
+        tracker = _tracker(config, experiment, places, run_folder)
+        status, started = "FAILED", time.monotonic()
+        try:
+            with connected(config.cluster):
+                context = Context(
+                    config, experiment, places, run_folder, ArtifactStore(places.artifacts), tracker, console
+                )
+                _run_stages(context)
+            status = "FINISHED"
+        except KeyboardInterrupt:
+            status = "KILLED"
+            console.print("\nStopped. Nothing is lost: the same command continues where it was:")
+            console.print(f"  {_command()}", highlight=False, soft_wrap=True)
+            raise
+        except CodegrepError as error:
+            tracker.tags({"error": str(error)[:500]})
+            raise
+        finally:
+            tracker.metrics({"seconds/run": time.monotonic() - started}, step=0)
+            tracker.finish(status)
+
+
+def _run_stages(context: Context) -> None:
+    for name, module in STAGE_MODULES.items():
+        wanted = name in context.config.stages
+        if not wanted and not _upstream_done(context, module):
+            continue
+        artifact = context.store.open(name, module.inputs(context))
+        context.artifacts[name] = artifact
+        if not wanted:
+            continue
+        if artifact.complete and name != "report":
+            context.say(f"[bold]{name}[/bold]: there already ({artifact.folder.name})")
+            module.already(context, artifact)
+            continue
+        context.say(f"[bold]{name}[/bold]")
+        started = time.monotonic()
+        summary = module.run(context, artifact)
+        seconds = time.monotonic() - started
+        artifact.finish({**summary, "seconds": round(seconds, 1)})
+        context.tracker.metrics({f"seconds/stage_{name}": seconds}, step=0)
+        context.tracker.tags({f"artifact.{name}": artifact.fingerprint[:12]})
+
+
+def _upstream_done(context: Context, module: ModuleType) -> bool:
+    """A stage that was not asked for can still be looked up, if its own inputs can be named."""
+    try:
+        module.inputs(context)
+    except CodegrepError:
+        return False
+    return True
+
+
+def _tracker(config: Config, experiment: str, places: Places, run_folder: Path) -> Tracker:
+    uri = config.tracking.uri or sqlite_uri(places.outputs)
+    environment = snapshot()
+    tags = {
+        "codegrep.experiment": experiment or "none",
+        "codegrep.data": config.data.name,
+        "codegrep.scale": config.scale.name,
+        "codegrep.seed": str(config.seed),
+        "codegrep.run_folder": run_folder.name,
+        **{f"environment.{k}": str(v) for k, v in environment.items() if not isinstance(v, dict)},
+    }
+    tracker = Tracker.start(
+        uri=uri,
+        experiment=config.tracking.experiment,
+        name=f"{config.name}-seed{config.seed}",
+        tags=tags,
+        run_id_file=run_folder / "mlflow_run_id",
+        artifact_location=config.tracking.artifact_location,
+    )
+    tracker.params(asdict(config))
+    write_json(run_folder / "config.json", asdict(config))
+    write_json(run_folder / "environment.json", environment)
+    tracker.artifact(run_folder / "config.json", "run")
+    tracker.artifact(run_folder / "environment.json", "run")
+    return tracker
+
+
+@contextmanager
+def _locked(run_folder: Path) -> Iterator[None]:
+    """One process a run. The kernel lets go of the lock when the process ends, however it ends."""
+    run_folder.mkdir(parents=True, exist_ok=True)
+    with (run_folder / "lock").open("a+") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CodegrepError(
+                f"this very run is going on in another process (run folder {run_folder.name})",
+                "Wait for it, or change seed or name",
+            ) from None
+        yield
+
+
+@contextmanager
+def _stoppable() -> Iterator[None]:
+    """SIGTERM is taken like Ctrl-C, so that a job that is cancelled also shuts down in order."""
+    if sys.platform == "win32":
+        yield
+        return
+
+    def stop(_number: int, _frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _check_disk(outputs: Path, min_free_gib: float) -> None:
+    outputs.mkdir(parents=True, exist_ok=True)
+    stats = os.statvfs(outputs)
+    free = stats.f_bavail * stats.f_frsize / 2**30
+    if free < min_free_gib:
+        raise DiskError(
+            f"only {free:.1f} GiB are free under {outputs}, the run wants {min_free_gib:.1f}",
+            "Free some space, set outputs= to another disk, or lower sandbox.min_free_gib",
+        )
+
+
+def _command() -> str:
+    return shlex.join(["python", "-m", "codegrep", *sys.argv[1:]])
