@@ -1,0 +1,1 @@
+"""MLflow: the names of every metric in one place, one run written by explicit URI and id, figures and tables."""

@@ -1,0 +1,229 @@
+"""Every metric that the project logs: its name, unit, meaning and where it comes from. Pure; the one place for names.
+
+Names are paths, `<room>/<what>`, so that MLflow groups them into one section a room. A part in angle brackets stands
+for any name that a user gives (a reward part, a retriever).
+"""
+
+from __future__ import annotations
+
+import math
+import posixpath
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+MAX_NAME = 250  # MLflow's limit for a metric name, characters
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One entry of the catalogue.
+
+    Attributes:
+        name: as logged; `<x>` stands for a name that is only known in a run.
+        unit: what the numbers are measured in; "1" for a share or a score in [0, 1].
+        meaning: one sentence.
+        trl: the key of TRL's GRPO logs that it is taken from; "" where the project computes it.
+    """
+
+    name: str
+    unit: str
+    meaning: str
+    trl: str = ""
+
+
+CATALOGUE: tuple[Metric, ...] = (
+    Metric("reward/total", "reward", "mean reward of the step's rollouts, unscored ones left out", "reward"),
+    Metric("reward/std", "reward", "standard deviation over all rollouts of the step, not within groups", "reward_std"),
+    Metric("reward/<part>", "reward", "mean of one part of the reward (file or line score)", "rewards/<part>/mean"),
+    Metric("reward_std/<part>", "reward", "standard deviation of one part over the step", "rewards/<part>/std"),
+    Metric("advantage/factor", "1", "mean factor that the advantages were multiplied with (SPEC 1.5: s)"),
+    Metric("advantage/mean_abs", "advantage", "mean absolute advantage after the factor"),
+    Metric(
+        "group/dead_rate", "1", "share of groups with all rewards equal: no policy gradient", "frac_reward_zero_std"
+    ),
+    Metric("group/reward_std", "reward", "standard deviation within a group, averaged over the step's groups"),
+    Metric("group/best", "1", "best F0.5 of a group, averaged over the step's groups"),
+    Metric("policy/kl", "nats/token", "k3 estimate of KL(policy || reference) over sampled tokens", "kl"),
+    Metric("policy/entropy", "nats/token", "entropy of the policy over sampled tokens", "entropy"),
+    Metric("policy/clip_ratio_low", "1", "share of sampled tokens clipped below (PPO region)", "clip_ratio/low_mean"),
+    Metric("policy/clip_ratio_high", "1", "share of sampled tokens clipped above (PPO region)", "clip_ratio/high_mean"),
+    Metric(
+        "policy/clip_ratio_region", "1", "share of sampled tokens clipped at all (PPO region)", "clip_ratio/region_mean"
+    ),
+    Metric(
+        "policy/logprob_gap",
+        "nats/token",
+        "mean |log-probability at sampling - at training|; far from 0 when the engine's weights are stale",
+        "sampling/sampling_logp_difference/mean",
+    ),
+    Metric(
+        "policy/logprob_gap_max",
+        "nats/token",
+        "largest such gap of the step",
+        "sampling/sampling_logp_difference/max",
+    ),
+    Metric(
+        "policy/importance_ratio",
+        "1",
+        "mean importance ratio between training and sampling policy",
+        "sampling/importance_sampling_ratio/mean",
+    ),
+    Metric(
+        "policy/importance_ratio_min",
+        "1",
+        "smallest importance ratio of the step",
+        "sampling/importance_sampling_ratio/min",
+    ),
+    Metric(
+        "policy/importance_ratio_max",
+        "1",
+        "largest importance ratio of the step",
+        "sampling/importance_sampling_ratio/max",
+    ),
+    Metric("completions/mean_length", "tokens", "mean completion, tool text included", "completions/mean_length"),
+    Metric("completions/min_length", "tokens", "shortest completion", "completions/min_length"),
+    Metric("completions/max_length", "tokens", "longest completion", "completions/max_length"),
+    Metric("completions/generated", "tokens", "sampled tokens of a rollout, mean, tool text left out"),
+    Metric(
+        "completions/clipped_ratio",
+        "1",
+        "share of completions cut by the token budget (the paper's 'clipping ratio'; not PPO's)",
+        "completions/clipped_ratio",
+    ),
+    Metric(
+        "completions/mean_terminated_length",
+        "tokens",
+        "mean of completions that ended by themselves",
+        "completions/mean_terminated_length",
+    ),
+    Metric(
+        "completions/min_terminated_length",
+        "tokens",
+        "shortest that ended by itself",
+        "completions/min_terminated_length",
+    ),
+    Metric(
+        "completions/max_terminated_length",
+        "tokens",
+        "longest that ended by itself",
+        "completions/max_terminated_length",
+    ),
+    Metric("optim/loss", "loss", "loss of the step", "loss"),
+    Metric("optim/policy_loss", "loss", "policy term of the loss", "policy_loss"),
+    Metric("optim/grad_norm", "norm", "gradient norm before clipping", "grad_norm"),
+    Metric("optim/learning_rate", "1/step", "learning rate of the step", "learning_rate"),
+    Metric("optim/epoch", "epochs", "passes over the training issues", "epoch"),
+    Metric("optim/tokens", "tokens", "tokens seen since the start, prompts included", "num_tokens"),
+    Metric("rollout/turns", "turns", "assistant messages of a rollout, mean"),
+    Metric("rollout/tool_turns", "turns", "turns with at least one executed call, mean"),
+    Metric("rollout/calls_per_turn", "calls/turn", "executed calls by turns that issued one, mean over rollouts"),
+    Metric("rollout/calls", "calls", "executed calls of a rollout, mean"),
+    Metric("rollout/duplicate_calls", "1", "share of calls that repeat an earlier call of the same rollout"),
+    Metric("rollout/f05", "1", "file F0.5 of the answers, mean"),
+    Metric("rollout/precision", "1", "file precision of the answers, mean"),
+    Metric("rollout/recall", "1", "file recall of the answers, mean"),
+    Metric("rollout/files", "files", "files of an answer, mean"),
+    Metric("rollout/answered", "1", "share of rollouts with a readable answer"),
+    Metric("rollout/exit_<cause>", "1", "share of rollouts that ended for this cause"),
+    Metric("errors/parse", "1", "malformed calls by all calls"),
+    Metric("errors/infrastructure", "rollouts", "rollouts lost by the machine's fault in the step"),
+    Metric("errors/refused_calls", "calls", "calls beyond the cap of a turn, in the step"),
+    Metric("seconds/generation", "s", "wall time of token generation in the step"),
+    Metric("seconds/tools", "s", "wall time of tool calls in the step"),
+    Metric("seconds/reference", "s", "wall time of reference log-probabilities in the step"),
+    Metric("seconds/update", "s", "wall time of forward, backward and optimiser in the step"),
+    Metric("seconds/step", "s", "wall time of the whole step", "step_time"),
+    Metric("seconds/train", "s", "wall time of the whole training", "train_runtime"),
+    Metric("warm_start/loss", "nats/token", "weighted cross-entropy on sampled tokens (SPEC 3.3)"),
+    Metric("warm_start/grad_norm", "norm", "gradient norm before clipping"),
+    Metric("warm_start/learning_rate", "1/step", "learning rate of the step"),
+    Metric("warm_start/tokens_per_second", "tokens/s", "training throughput, padding left out"),
+    Metric("warm_start/weight_mean", "1", "mean turn weight of the step's tokens (SPEC 3.3)"),
+    Metric("warm_start/epoch", "epochs", "passes over the trajectories"),
+    Metric("eval/<retriever>/f05_mean", "1", "mean file F0.5 on held-out issues"),
+    Metric("eval/<retriever>/f05_low", "1", "lower end of its 95% bootstrap interval"),
+    Metric("eval/<retriever>/f05_high", "1", "upper end of its 95% bootstrap interval"),
+    Metric("eval/<retriever>/f05_median", "1", "median file F0.5"),
+    Metric("eval/<retriever>/precision", "1", "mean file precision"),
+    Metric("eval/<retriever>/recall", "1", "mean file recall"),
+    Metric("eval/<retriever>/share_08", "1", "share of issues with F0.5 >= 0.8"),
+    Metric("eval/<retriever>/files", "files", "mean number of files answered"),
+    Metric("eval/<retriever>/turns", "turns", "mean turns"),
+    Metric("eval/<retriever>/calls", "calls", "mean executed calls"),
+    Metric("eval/<retriever>/tokens", "tokens", "mean generated tokens"),
+    Metric("eval/<retriever>/seconds", "s", "mean latency of one issue"),
+    Metric("eval/<retriever>/issues", "issues", "held-out issues measured"),
+    Metric("eval/<retriever>/<metric>", "", "any other measure of a retriever"),
+)
+
+_ALLOWED = re.compile(r"[/\w.\- ]+", re.ASCII)  # what MLflow allows on every system (it adds ':' on some)
+
+
+def is_allowed(name: str) -> bool:
+    """Whether MLflow takes `name` as a metric, parameter or tag name on every system it runs on."""
+    if not name or len(name) > MAX_NAME or not _ALLOWED.fullmatch(name):
+        return False
+    path = posixpath.normpath(name)
+    return path == name and path != "." and not path.startswith(("..", "/"))
+
+
+def segment(text: str) -> str:
+    """`text` as one part of a metric name: 'BM25 top-1 (no tests)' becomes 'bm25_top-1_no_tests'.
+
+    Different texts may meet in one name; callers choose labels that stay apart.
+    """
+    words = re.sub(r"[^0-9a-zA-Z.\-]+", "_", text).strip("_.-").lower()
+    return words[:100] or "unnamed"
+
+
+def reward_part(part: str) -> str:
+    """Name of one part of the reward. 'total' and 'std' are taken, and get an underscore."""
+    name = segment(part)
+    return f"reward/{name}_" if name in ("total", "std") else f"reward/{name}"
+
+
+def evaluation(retriever: str, measure: str) -> str:
+    """Name of one measure of one retriever on held-out issues."""
+    return f"eval/{segment(retriever)}/{segment(measure)}"
+
+
+def describe(name: str) -> Metric | None:
+    """The catalogue's entry for a logged name: the exact one if there is one, else the pattern that it fits."""
+    return _EXACT.get(name) or next((metric for pattern, metric in _PATTERNS if pattern.fullmatch(name)), None)
+
+
+def from_trl(logs: Mapping[str, float | None]) -> dict[str, float]:
+    """TRL 1.16's GRPO logs under the project's names.
+
+    Args:
+        logs: what a TrainerCallback receives in on_log.
+
+    Returns:
+        The same numbers. A key that the catalogue does not know goes under `trl/`, so that nothing is lost when TRL
+        adds one. None (TRL's "no valid value in this step") and what is no number are left out; NaN and infinities
+        stay NaN, and are dropped and counted by the tracker.
+    """
+    renamed: dict[str, float] = {}
+    for key, value in logs.items():
+        if not isinstance(value, bool | int | float) or value is None:
+            continue
+        renamed[_rename(key)] = float(value) if math.isfinite(value) else math.nan
+    return renamed
+
+
+def _rename(key: str) -> str:
+    if name := _TRL.get(key):
+        return name
+    if part := re.fullmatch(r"rewards/(.+)/(mean|std)", key):
+        return reward_part(part[1]) if part[2] == "mean" else f"reward_std/{segment(part[1])}"
+    return "trl/" + "/".join(segment(piece) for piece in key.split("/") if piece)
+
+
+def _pattern(name: str) -> re.Pattern[str]:
+    return re.compile("[^/]+".join(re.escape(piece) for piece in re.split(r"<\w+>", name)))
+
+
+_EXACT = {metric.name: metric for metric in CATALOGUE if "<" not in metric.name}
+_PATTERNS = [(_pattern(metric.name), metric) for metric in CATALOGUE if "<" in metric.name]
+_TRL = {metric.trl: metric.name for metric in CATALOGUE if metric.trl and "<" not in metric.trl}

@@ -1,0 +1,331 @@
+"""One MLflow run, written to by explicit tracking URI and run id: no active run, no global state.
+
+Trouble with tracking never ends an experiment: what cannot be sent is kept in a local file and sent later.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import logging
+import math
+import os
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from codegrep.errors import InfrastructureError
+from codegrep.tracking import parameters, store
+from codegrep.tracking.delivery import Delivery
+from codegrep.tracking.names import is_allowed
+from codegrep.tracking.spool import Entry, Spool
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+    from mlflow.tracking import MlflowClient
+
+Status = Literal["FINISHED", "FAILED", "KILLED"]
+
+_log = logging.getLogger("codegrep.tracking")
+_KEY_TAG = "codegrep.key"
+
+
+@dataclass(frozen=True)
+class TrackingHandle:
+    """What a worker needs to write to the run; picklable, made on the driver.
+
+    Attributes:
+        uri: tracking URI. Left out of the repr, since it may hold a password.
+        run_id: MLflow's id of the run.
+        spool: folder for what cannot be sent; "" is the machine's temporary folder (then it is sent only by the process
+            that kept it).
+    """
+
+    uri: str = field(repr=False)
+    run_id: str
+    spool: str = ""
+
+    def open(self) -> Tracker:
+        """A tracker for this process. Reaches for the server only when something is logged."""
+        return Tracker(self)
+
+
+class Tracker:
+    """Writes one run. Safe to use from several threads; workers in other processes open their own from the handle.
+
+    Args:
+        handle: which run, and where.
+        retry_after: seconds after a failure before the store is tried again; doubles up to 5 minutes.
+    """
+
+    def __init__(self, handle: TrackingHandle, retry_after: float = 5.0) -> None:
+        self._handle = handle
+        self._lock = threading.RLock()
+        folder = Path(handle.spool) if handle.spool else Path(tempfile.gettempdir(), f"codegrep-tracking-{os.getuid()}")
+        self._delivery = Delivery(handle.uri, handle.run_id, Spool(folder, handle.run_id), retry_after)
+        self._said: set[str] = set()
+        self.dropped = 0  # values that were NaN, infinite or no number
+
+    @classmethod
+    def start(
+        cls,
+        uri: str,
+        experiment: str,
+        name: str,
+        tags: Mapping[str, str],
+        run_id_file: Path,
+        artifact_location: str | None = None,
+    ) -> Tracker:
+        """Create the run, or continue the one that `run_id_file` names, and mark it RUNNING.
+
+        A run is created once, also when the process is killed between creating it and noting its id: the file first
+        gets a key, the run carries it as a tag, and the next start looks for it.
+
+        Args:
+            uri: tracking URI (`store.resolve`).
+            experiment: MLflow experiment, made when it is new.
+            name: the run's name in the MLflow UI.
+            tags: set on the run, also when it is continued.
+            run_id_file: one line, the run id. What cannot be sent is kept in its folder.
+            artifact_location: of a new experiment; None puts it beside an SQLite file, or leaves it to the server.
+
+        Raises:
+            InfrastructureError: a new run cannot be created since the store cannot be reached. (A known run is
+                continued all the same, and what it logs is sent later.)
+        """
+        run_id_file.parent.mkdir(parents=True, exist_ok=True)
+        recorded = recorded_run(run_id_file)
+        try:
+            client = store.connect(uri)
+            run_id = recorded if recorded and _exists(client, recorded) else None
+            if run_id is None:
+                location = artifact_location or store.artifact_location(uri)
+                run_id = _create(client, _experiment(client, experiment, location), name, run_id_file)
+        except Exception as error:
+            if not recorded:
+                place = parameters.masked_text(uri)
+                raise InfrastructureError(
+                    f"MLflow cannot be opened at {place} ({_first_line(error)})",
+                    "Start the server, check tracking.uri, or use tracking=sqlite",
+                ) from error
+            run_id = recorded
+            _log.warning("MLflow cannot be reached (%s); the run goes on and is recorded later", _first_line(error))
+        tracker = TrackingHandle(uri, run_id, str(run_id_file.parent.absolute())).open()
+        tracker._delivery.flush(force=True)
+        tracker._deliver(Entry("status", {"status": "RUNNING", "end_time": None}))
+        tracker.tags({"codegrep.name": name, **tags})
+        return tracker
+
+    @property
+    def handle(self) -> TrackingHandle:
+        """For workers."""
+        return self._handle
+
+    @property
+    def run_id(self) -> str:
+        """MLflow's id of the run."""
+        return self._handle.run_id
+
+    @property
+    def unsent(self) -> int:
+        """Entries of this process that wait in the local file."""
+        return self._delivery.unsent
+
+    @property
+    def rejected(self) -> int:
+        """Entries that MLflow will never take (said once in the log)."""
+        return self._delivery.rejected
+
+    def params(self, settings: Mapping[str, object]) -> None:
+        """Log nested settings, flattened ('train.grpo.kl'), secrets masked, cut to MLflow's limits.
+
+        MLflow's parameters cannot be changed. One that differs from the recorded value when a run is continued becomes
+        a tag `changed.<key>` with both values; equal ones are fine.
+        """
+        self._deliver(Entry("params", {"params": parameters.flatten(settings)}))
+
+    def metrics(self, values: Mapping[str, float | None], step: int) -> None:
+        """Log numbers of one step. Logging a step again is fine; the later value is the one that `history` reads.
+
+        None is left out. NaN, infinities, non-numbers and names that MLflow refuses are left out and counted in
+        `dropped`.
+        """
+        now = int(time.time() * 1000)
+        rows = []
+        for name, value in values.items():
+            if value is None:
+                continue
+            number = _number(value)
+            if number is None or not is_allowed(name):
+                self.dropped += 1
+                self._say_once(f"dropped {name}", f"{name} is left out at step {step}: {value!r} cannot be logged")
+            else:
+                rows.append([name, number, now, int(step)])
+        if rows:
+            self._deliver(Entry("metrics", {"rows": rows}))
+
+    def tags(self, tags: Mapping[str, object]) -> None:
+        """Set tags; a value is overwritten. Secrets are masked."""
+        ready = {
+            parameters.allowed_key(key): parameters.cut(
+                parameters.as_text(parameters.masked(value, key)), parameters.MAX_TAG
+            )
+            for key, value in tags.items()
+        }
+        self._deliver(Entry("tags", {"tags": ready}))
+
+    def artifact(self, path: Path, folder: str = "") -> None:
+        """Copy a file, or everything in a folder, into the run's artifacts under `folder`."""
+        self._deliver(Entry("artifact", {"path": str(path.absolute()), "folder": folder}))
+
+    def text(self, text: str, artifact: str) -> None:
+        """Store a text as the artifact 'folder/name.txt', in place of an earlier one. URLs lose their passwords."""
+        self._store(artifact, lambda path: path.write_text(parameters.masked_text(text), encoding="utf-8"))
+
+    def figure(self, figure: Figure, artifact: str) -> None:
+        """Store a matplotlib figure as 'figures/name.png' (or .svg, .pdf), in place of an earlier one."""
+        self._store(artifact, lambda path: figure.savefig(path, dpi=150, bbox_inches="tight"))
+
+    def table(self, rows: Sequence[Mapping[str, object]], artifact: str) -> None:
+        """Store rows as 'tables/name.json', which MLflow shows and compares as a table, and beside it as CSV.
+
+        In place of an earlier one; columns are the keys in order of appearance, a missing cell is empty.
+        """
+        columns = list(dict.fromkeys(key for row in rows for key in row))
+        cells = [[_cell(row.get(column)) for column in columns] for row in rows]
+        content = json.dumps({"columns": columns, "data": cells}, ensure_ascii=False)
+        self._store(artifact, lambda path: path.write_text(content, encoding="utf-8"))
+        sheet = io.StringIO()
+        csv.writer(sheet).writerows([columns, *cells])
+        self._store(str(Path(artifact).with_suffix(".csv")), lambda path: path.write_text(sheet.getvalue(), "utf-8"))
+        self._deliver(Entry("shown_table", {"path": artifact}))
+
+    def finish(self, status: Status) -> None:
+        """Send what is waiting, of this process and of workers that are gone, and close the run.
+
+        What still cannot be sent stays in the folder of the run id file, and the next `start` sends it.
+        """
+        if self.dropped or self.rejected:
+            self.tags({"tracking.dropped_values": self.dropped, "tracking.rejected": self.rejected})
+        with self._lock:
+            self._delivery.flush(force=True)
+            self._delivery.send(Entry("status", {"status": status, "end_time": int(time.time() * 1000)}), force=True)
+        if self.unsent:
+            _log.warning(
+                "%d entries could not be sent to MLflow and wait in %s; the same command sends them",
+                self.unsent,
+                self._delivery.spool.path.name,
+            )
+
+    def _deliver(self, entry: Entry) -> None:
+        with self._lock:
+            self._delivery.send(entry)
+
+    def _store(self, artifact: str, write: Callable[[Path], object]) -> None:
+        """Write a file to a temporary folder and send it; when it cannot be sent it is moved to where it can wait."""
+        folder, _, name = artifact.rpartition("/")
+        try:
+            with tempfile.TemporaryDirectory(prefix="codegrep-") as scratch:
+                path = Path(scratch, name)
+                write(path)
+                entry = Entry("artifact", {"path": str(path), "folder": folder})
+                with self._lock:
+                    self._delivery.send(entry, temporary=True)
+        except OSError as error:  # no space, no permission: an artifact is never worth a run
+            self._delivery.rejected += 1
+            self._say_once("artifact", f"{artifact} could not be written ({_first_line(error)})")
+
+    def _say_once(self, about: str, message: str) -> None:
+        if about not in self._said:
+            self._said.add(about)
+            _log.warning("%s", message)
+
+
+def recorded_run(run_id_file: Path) -> str | None:
+    """The run id that a file names; None where there is none yet."""
+    try:
+        line = run_id_file.read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    return line if line and not line.startswith("key ") else None
+
+
+def _create(client: MlflowClient, experiment_id: str, name: str, run_id_file: Path) -> str:
+    """The run that carries the file's key, created if there is none."""
+    key = _read_key(run_id_file)
+    found = client.search_runs([experiment_id], f"tags.`{_KEY_TAG}` = '{key}'", max_results=1) if key else []
+    if found:
+        run_id = str(found[0].info.run_id)
+    else:
+        key = uuid.uuid4().hex
+        _write(run_id_file, f"key {key}")
+        run_id = str(client.create_run(experiment_id, tags={_KEY_TAG: key}, run_name=name).info.run_id)
+    _write(run_id_file, run_id)
+    return run_id
+
+
+def _read_key(run_id_file: Path) -> str | None:
+    try:
+        word, _, key = run_id_file.read_text(encoding="utf-8").strip().partition(" ")
+    except OSError:
+        return None
+    return key if word == "key" and key.isalnum() else None
+
+
+def _write(path: Path, line: str) -> None:
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    fresh.write_text(line + "\n", encoding="utf-8")
+    fresh.replace(path)
+
+
+def _exists(client: MlflowClient, run_id: str) -> bool:
+    """Whether the store has the run, and nobody deleted it."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return bool(client.get_run(run_id).info.lifecycle_stage == "active")
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            return False
+        raise
+
+
+def _experiment(client: MlflowClient, name: str, location: str | None) -> str:
+    from mlflow.exceptions import MlflowException
+
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            return str(client.create_experiment(name, artifact_location=location))
+        except MlflowException as error:  # another process was faster
+            found = client.get_experiment_by_name(name)
+            if found is None:
+                raise error
+    if found.lifecycle_stage != "active":
+        client.restore_experiment(found.experiment_id)
+    return str(found.experiment_id)
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, bool | int | float | str) else parameters.as_text(value)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = parameters.masked_text(str(error)).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else type(error).__name__

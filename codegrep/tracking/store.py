@@ -1,0 +1,90 @@
+"""Where runs are kept: an SQLite file under the outputs, or a server. The only module that starts MLflow's client."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
+
+    from codegrep.config import TrackingConfig
+
+_SQLITE = "sqlite:///"
+# Read by MLflow when it is imported. An operator's own settings win.
+_ENVIRONMENT = {
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "DO_NOT_TRACK": "true",
+    "MLFLOW_DISABLE_AGENT_HINT": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    # MLflow's default waits for minutes on a server that is away; the tracker buffers and tries again later instead.
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
+}
+
+
+def sqlite_uri(outputs: Path) -> str:
+    """Tracking URI of the SQLite file under `outputs`, which is created. Artifacts go to `outputs`/mlflow-artifacts."""
+    folder = outputs.expanduser().absolute()
+    folder.mkdir(parents=True, exist_ok=True)
+    return f"{_SQLITE}{folder.as_posix()}/mlflow.db"
+
+
+def artifact_location(uri: str) -> str | None:
+    """Where the artifacts of a new experiment go: beside an SQLite file; None leaves it to the server."""
+    database = sqlite_path(uri)
+    return (database.parent / "mlflow-artifacts").as_uri() if database else None
+
+
+def resolve(config: TrackingConfig, outputs: Path) -> tuple[str, str | None]:
+    """Tracking URI and artifact location that a configuration means."""
+    uri = config.uri or sqlite_uri(outputs)
+    return uri, config.artifact_location or artifact_location(uri)
+
+
+def sqlite_path(uri: str) -> Path | None:
+    """The file of an SQLite URI, absolute; None for any other store."""
+    if not uri.startswith(_SQLITE):
+        return None
+    return Path(uri.removeprefix(_SQLITE).partition("?")[0]).absolute()
+
+
+def connect(uri: str) -> MlflowClient:
+    """A client of the store at `uri`, quiet and without telemetry. A new SQLite store is created first, once.
+
+    Raises:
+        Exception: whatever MLflow raises when the store cannot be opened.
+    """
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+    from mlflow.tracking import MlflowClient
+
+    for name in ("alembic", "mlflow.store.db.utils"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    with _one_at_a_time(uri):
+        return MlflowClient(tracking_uri=uri)
+
+
+@contextlib.contextmanager
+def _one_at_a_time(uri: str) -> Iterator[None]:
+    """Keep two processes from creating the tables of one new SQLite file together, which MLflow does not guard.
+
+    The lock is on the folder itself, so no file is left behind, and it ends with the process.
+    """
+    database = sqlite_path(uri)
+    if database is None:
+        yield
+        return
+    import fcntl
+
+    database.parent.mkdir(parents=True, exist_ok=True)
+    folder = os.open(database.parent, os.O_RDONLY)
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
