@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from codegrep.issues.issue import LineRange
 from codegrep.protocol.calls import ToolStatus
+from codegrep.protocol.parse import parse_message
 from codegrep.rewards.outcome import Outcome
 from codegrep.rewards.turn_credit import CallFacts, TurnFacts
 from codegrep.rollout.record import CallRecord, Rollout, Turn
@@ -16,7 +17,7 @@ def outcome_of(
     rollout: Rollout,
     *,
     gold_ranges: Sequence[LineRange] = (),
-    predicted_ranges: Sequence[LineRange] = (),
+    predicted_ranges: Sequence[LineRange] | None = None,
     mined_files: Sequence[str] = (),
 ) -> Outcome:
     """Outcome of a rollout for the reward designs.
@@ -24,13 +25,14 @@ def outcome_of(
     Args:
         rollout: the record; its gold_files are the gold.
         gold_ranges: of the issue (Issue.gold_ranges).
-        predicted_ranges: line ranges of the answer.
+        predicted_ranges: line ranges of the answer; None reads them from the text of the last turn, for the record has
+            files only. Ranges written with an absolute path into a worktree are then wrong predictions.
         mined_files: gold files that come from mining alone.
     """
     return Outcome(
         predicted=tuple(rollout.answer),
         gold=frozenset(rollout.gold_files),
-        predicted_ranges=tuple(predicted_ranges),
+        predicted_ranges=_answered_ranges(rollout) if predicted_ranges is None else tuple(predicted_ranges),
         gold_ranges=tuple(gold_ranges),
         calls_per_turn=rollout.calls_per_turn,
         answered=rollout.answered,
@@ -54,6 +56,13 @@ def turn_facts(rollout: Rollout) -> list[TurnFacts]:
         )
         for index, turn in enumerate(rollout.turns)
     ]
+
+
+def _answered_ranges(rollout: Rollout) -> tuple[LineRange, ...]:
+    if not rollout.answered or not rollout.turns:
+        return ()
+    answer = parse_message(rollout.turns[-1].text).answer
+    return () if answer is None else answer.ranges
 
 
 def _unique_calls_per_turn(turns: Sequence[Turn]) -> tuple[int, ...]:

@@ -63,6 +63,14 @@ def test_outcome() -> None:
     assert outcome.turns == 3
 
 
+def test_ranges_come_from_the_text_of_the_answer() -> None:
+    text = '<answer>{"files": ["a.py"], "line_ranges": [["./a.py", 3, 9]]}</answer>'
+    turns = [*TURNS[:2], Turn(2, 3, text)]
+    assert outcome_of(rollout(turns, ["a.py"])).predicted_ranges == (LineRange("a.py", 3, 9),)
+    assert outcome_of(rollout(turns, ["a.py"]), predicted_ranges=()).predicted_ranges == ()
+    assert outcome_of(rollout(turns, [], answered=False)).predicted_ranges == ()
+
+
 def test_no_turns() -> None:
     outcome = outcome_of(rollout([], [], answered=False, exit_cause="infrastructure"))
     assert outcome.calls_per_turn == outcome.unique_calls_per_turn == ()

@@ -1,0 +1,221 @@
+"""BM25 over the Python files of a tree, as in CodeGrep's evaluation (arXiv 2608.05886, App. E)."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from hashlib import sha1
+from pathlib import Path
+
+import numpy as np
+
+from codegrep.errors import RepositoryError
+from codegrep.issues.issue import Issue
+from codegrep.issues.paths import is_test_path
+from codegrep.retrievers.okapi import OkapiIndex, TermCounts, count_terms
+from codegrep.retrievers.retriever import Retrieved
+
+# The paper's list, and git's own folder.
+SKIPPED_FOLDERS = frozenset({"__pycache__", "venv", ".venv", "env", "build", "dist", ".eggs", ".git"})
+_DELETED = re.compile(r"[^a-zA-Z0-9_./\s]+")
+_PATH_PARTS = re.compile(r"[/.]")
+
+
+def tokenise(text: str) -> list[str]:
+    """Tokens of a document or a query.
+
+    Split at white space, delete characters outside [a-zA-Z0-9_./], lower-case, drop tokens of less than two characters
+    and those that begin with "http". Deleting before splitting is the same, and faster.
+    """
+    words = _DELETED.sub("", text).lower().split()
+    return [word for word in words if len(word) > 1 and not word.startswith("http")]
+
+
+def tokenise_path(path: str) -> list[str]:
+    """Tokens of a path for the path index: the whole path, and its parts cut at "/" and ".".
+
+    Which tokens the paper takes is not stated (reconstructed): with its tokeniser alone a path would be one token.
+    """
+    return tokenise(path) + [part for part in tokenise(_PATH_PARTS.sub(" ", path)) if part != path.lower()]
+
+
+@dataclass(frozen=True)
+class _FileState:
+    """A file as the file system describes it; equal states mean equal content."""
+
+    path: str
+    size: int
+    modified_ns: int
+    inode: int
+
+
+@dataclass(frozen=True)
+class TreeIndex:
+    """What one tree is ranked with.
+
+    Attributes:
+        files: (N,) repo-relative paths, in insertion order.
+        content: index over contents.
+        paths: index over path tokens, None where they have no weight.
+        seconds: wall time of building it.
+    """
+
+    files: tuple[str, ...]
+    content: OkapiIndex
+    paths: OkapiIndex | None
+    seconds: float
+
+
+class TreeIndexer:
+    """Builds indexes of trees and keeps what it can use again. Not for several threads at once.
+
+    Commits of one repository share most of their files, so the term counts of a file are kept by its content; an index
+    is kept as long as no file of its tree changes. Retrievers that share an indexer share both.
+
+    Args:
+        max_entries: (term, document) pairs kept, 8 bytes each; beyond that all are dropped, and the vocabulary.
+        max_indexes: indexes kept, the longest unused one is dropped first.
+    """
+
+    def __init__(self, max_entries: int = 20_000_000, max_indexes: int = 4) -> None:
+        self._max_entries = max_entries
+        self._max_indexes = max_indexes
+        self._vocabulary: dict[str, int] = {}
+        self._documents: dict[bytes, TermCounts] = {}
+        self._entries = 0
+        self._indexes: OrderedDict[tuple[Path, bool, bool], tuple[tuple[_FileState, ...], TreeIndex]] = OrderedDict()
+
+    def index(self, tree: Path, *, include_tests: bool, with_paths: bool) -> TreeIndex:
+        """Index of the Python files of `tree`, a kept one where no file has changed since.
+
+        Raises:
+            RepositoryError: there is no such folder.
+        """
+        key = (tree, include_tests, with_paths)
+        states = tuple(_python_files(tree, include_tests=include_tests))
+        kept = self._indexes.get(key)
+        if kept is not None and kept[0] == states:
+            self._indexes.move_to_end(key)
+            return kept[1]
+        index = self._build(tree, states, with_paths=with_paths)
+        self._indexes[key] = (states, index)
+        self._indexes.move_to_end(key)
+        while len(self._indexes) > self._max_indexes:
+            self._indexes.popitem(last=False)
+        return index
+
+    def _build(self, tree: Path, states: Sequence[_FileState], *, with_paths: bool) -> TreeIndex:
+        started = time.perf_counter()
+        if self._entries > self._max_entries:
+            # Older indexes keep their own vocabulary, so they stay right.
+            self._vocabulary, self._documents, self._entries = {}, {}, 0
+        files: list[str] = []
+        documents: list[TermCounts] = []
+        for state in states:
+            try:
+                content = (tree / state.path).read_bytes()
+            except OSError:
+                continue  # gone or unreadable: nothing that a search could find either
+            files.append(state.path)
+            documents.append(self._counts(content))
+        paths = None
+        if with_paths:
+            vocabulary: dict[str, int] = {}
+            paths = OkapiIndex([count_terms(tokenise_path(path), vocabulary) for path in files], vocabulary)
+        content_index = OkapiIndex(documents, self._vocabulary)
+        return TreeIndex(tuple(files), content_index, paths, time.perf_counter() - started)
+
+    def _counts(self, content: bytes) -> TermCounts:
+        digest = sha1(content, usedforsecurity=False).digest()
+        document = self._documents.get(digest)
+        if document is None:
+            document = count_terms(tokenise(content.decode("utf-8", errors="replace")), self._vocabulary)
+            self._documents[digest] = document
+            self._entries += len(document.ids)
+        return document
+
+
+class BM25:
+    """BM25 Okapi, top K files; a Retriever.
+
+    The query is the whole statement of the issue. Files are inserted in the order of their paths, which decides ties.
+    Only files with a score that is not 0 are given, so there may be fewer than K; an issue or a tree without words
+    gives none.
+
+    Args:
+        top_k: files given (paper: 2; it was chosen near CodeGrep's own mean of 1.31).
+        include_tests: test files are documents (the paper's default). False leaves them out of the index, and so of the
+            term statistics.
+        path_weight: weight of a second index over path tokens. 0 has none; the paper's variant B has 2 and reports no
+            measurable effect.
+        indexer: shared by retrievers that rank the same trees; None makes an own one.
+        name: label; None makes one from the arguments.
+
+    Raises:
+        ValueError: top_k is not positive or path_weight is negative.
+    """
+
+    def __init__(
+        self,
+        top_k: int = 2,
+        include_tests: bool = True,
+        path_weight: float = 0.0,
+        indexer: TreeIndexer | None = None,
+        name: str | None = None,
+    ) -> None:
+        if top_k < 1 or path_weight < 0:
+            raise ValueError(f"top_k must be positive and path_weight not negative, got {top_k} and {path_weight}")
+        self.top_k = top_k
+        self.include_tests = include_tests
+        self.path_weight = path_weight
+        self.indexer = indexer or TreeIndexer()
+        self._name = name or "bm25" + ("" if include_tests else "_no_tests") + ("_paths" if path_weight else "")
+
+    @property
+    def name(self) -> str:
+        """Label of its rows; the same for every top_k, as the first K files are."""
+        return self._name
+
+    def retrieve(self, issue: Issue, tree: Path) -> Retrieved:
+        """Rank the Python files of `tree`; seconds is the query alone. See `Retriever.retrieve`."""
+        index = self.indexer.index(tree, include_tests=self.include_tests, with_paths=self.path_weight > 0)
+        started = time.perf_counter()
+        ranked = self._rank(issue.problem_statement, index)
+        seconds = time.perf_counter() - started
+        return Retrieved(ranked, seconds, {"documents": float(len(index.files)), "index_seconds": index.seconds})
+
+    def _rank(self, text: str, index: TreeIndex) -> tuple[str, ...]:
+        query = tokenise(text)
+        scores = index.content.score_all(query)
+        if index.paths is not None:
+            scores = scores + self.path_weight * index.paths.score_all(query)
+        best = np.argsort(-scores, kind="stable")
+        return tuple(index.files[document] for document in best[: self.top_k] if scores[document] != 0)
+
+
+def _python_files(tree: Path, *, include_tests: bool) -> Iterator[_FileState]:
+    """Regular .py files in the order of their paths. Links are left out: they repeat a file or lead out of the tree."""
+    if not tree.is_dir():
+        raise RepositoryError(f"there is no folder {tree}", "Prepare the repositories again")
+    found: list[_FileState] = []
+    pending = [""]
+    while pending:
+        folder = pending.pop()
+        with os.scandir(tree / folder) as entries:
+            for entry in entries:
+                path = f"{folder}{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    if entry.name not in SKIPPED_FOLDERS:
+                        pending.append(f"{path}/")
+                elif _is_python(entry) and (include_tests or not is_test_path(path)):
+                    status = entry.stat(follow_symlinks=False)
+                    found.append(_FileState(path, status.st_size, status.st_mtime_ns, status.st_ino))
+    return iter(sorted(found, key=lambda state: state.path))
+
+
+def _is_python(entry: os.DirEntry[str]) -> bool:
+    return entry.name.endswith(".py") and entry.is_file(follow_symlinks=False)
