@@ -46,6 +46,15 @@ def snapshot() -> dict[str, dict[str, str | int | float | bool]]:
     }
 
 
+def tags(environment: dict[str, dict[str, str | int | float | bool]]) -> dict[str, str]:
+    """The snapshot as tags ('environment.packages.torch'); the commit also where MLflow's own pages show it."""
+    flat = {
+        f"environment.{group}.{key}": str(value) for group, facts in environment.items() for key, value in facts.items()
+    }
+    commit = environment.get("git", {}).get("commit")
+    return {**flat, "mlflow.source.git.commit": str(commit)} if commit else flat
+
+
 def _machine() -> dict[str, str | int | float | bool]:
     facts: dict[str, str | int | float | bool] = {
         "system": platform.system(),

@@ -134,6 +134,8 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("seconds/reference", "s", "wall time of reference log-probabilities in the step"),
     Metric("seconds/update", "s", "wall time of forward, backward and optimiser in the step"),
     Metric("seconds/step", "s", "wall time of the whole step", "step_time"),
+    Metric("seconds/stage_<stage>", "s", "wall time of one stage of the experiment"),
+    Metric("seconds/run", "s", "wall time of this process's part of the run"),
     Metric("seconds/train", "s", "wall time of the whole training", "train_runtime"),
     Metric("warm_start/loss", "nats/token", "weighted cross-entropy on sampled tokens (SPEC 3.3)"),
     Metric("warm_start/grad_norm", "norm", "gradient norm before clipping"),

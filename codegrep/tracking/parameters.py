@@ -92,7 +92,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def allowed_key(key: str) -> str:
-    """A key that MLflow takes. Keys that differ stay apart: a changed or shortened one carries a hash of the original."""
+    """A key that MLflow takes. Keys stay apart: a changed or shortened one carries a hash of the original."""
     clean = re.sub(r"[^/0-9A-Za-z_.\- ]", "_", key)
     clean = posixpath.normpath(clean).lstrip("/") if clean else "_"
     if clean.startswith(".") or len(clean) > MAX_KEY:

@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from codegrep.errors import InfrastructureError
 from codegrep.tracking import parameters, store
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from mlflow.tracking import MlflowClient
 
-Status = Literal["FINISHED", "FAILED", "KILLED"]
+STATUSES = ("FINISHED", "FAILED", "KILLED")
 
 _log = logging.getLogger("codegrep.tracking")
 _KEY_TAG = "codegrep.key"
@@ -206,11 +206,19 @@ class Tracker:
         self._store(str(Path(artifact).with_suffix(".csv")), lambda path: path.write_text(sheet.getvalue(), "utf-8"))
         self._deliver(Entry("shown_table", {"path": artifact}))
 
-    def finish(self, status: Status) -> None:
+    def finish(self, status: str) -> None:
         """Send what is waiting, of this process and of workers that are gone, and close the run.
 
         What still cannot be sent stays in the folder of the run id file, and the next `start` sends it.
+
+        Args:
+            status: one of STATUSES.
+
+        Raises:
+            ValueError: another status.
         """
+        if status not in STATUSES:
+            raise ValueError(f"status {status!r} is not one of {', '.join(STATUSES)}")
         if self.dropped or self.rejected:
             self.tags({"tracking.dropped_values": self.dropped, "tracking.rejected": self.rejected})
         with self._lock:

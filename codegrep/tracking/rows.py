@@ -1,0 +1,83 @@
+"""Rows of the tables that a run ends with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from codegrep.tracking.names import evaluation
+
+Kind = Literal["model", "baseline", "scripted", "oracle"]
+
+
+@dataclass(frozen=True)
+class EvaluationRow:
+    """One retriever on the held-out issues. None where a measure does not apply.
+
+    Attributes:
+        retriever: label for people, unique in its table.
+        kind: "model"; "baseline" (BM25 and the like); "scripted", which uses neither model nor gold files; "oracle",
+            which has seen the gold files and only shows the ceiling.
+        issues: how many were measured.
+        f05_mean, f05_low, f05_high: macro mean of file F0.5 and its 95% bootstrap interval.
+        f05_median, precision, recall: macro, in [0, 1].
+        share_08: share of issues with F0.5 >= 0.8.
+        files: mean length of the answer.
+        turns, calls, tokens: means of an issue; tokens are generated ones.
+        seconds: mean latency of an issue.
+    """
+
+    retriever: str
+    kind: Kind
+    issues: int
+    f05_mean: float
+    f05_low: float | None = None
+    f05_high: float | None = None
+    f05_median: float | None = None
+    precision: float | None = None
+    recall: float | None = None
+    share_08: float | None = None
+    files: float | None = None
+    turns: float | None = None
+    calls: float | None = None
+    tokens: float | None = None
+    seconds: float | None = None
+
+    def metrics(self) -> dict[str, float]:
+        """The row under the names of the catalogue: 'eval/<retriever>/<measure>'."""
+        values = asdict(self)
+        return {
+            evaluation(self.retriever, measure): float(value)
+            for measure, value in values.items()
+            if measure not in ("retriever", "kind") and value is not None
+        }
+
+
+@dataclass(frozen=True)
+class FunnelRow:
+    """One step that data went through.
+
+    Attributes:
+        step: what was done, for people ("read", "has gold files at its base commit").
+        kept: how many are left after it.
+        dropped: how many fell out, by reason.
+    """
+
+    step: str
+    kept: int
+    dropped: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class IssueScore:
+    """F0.5 of two retrievers on one issue; `before` is the one that is compared with."""
+
+    instance_id: str
+    before: float
+    after: float
+
+    @property
+    def gain(self) -> float:
+        """after - before, in [-1, 1]."""
+        return self.after - self.before
