@@ -1,0 +1,176 @@
+"""A model folder: what must be in it, and how one is made without ever showing half of it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from codegrep.errors import ModelError
+
+MARKER = "provided.json"
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt")
+_PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
+_LFS_POINTER = b"version https://git-lfs"
+
+
+def check_folder(folder: Path) -> None:
+    """Check that a folder holds a whole model: configuration, safetensors weights, tokenizer, chat template.
+
+    Reads headers only, so a model of any size is checked in milliseconds.
+
+    Raises:
+        ModelError: what is missing or broken, one line.
+    """
+    if not folder.is_dir():
+        raise ModelError(f"model folder {folder} is not a folder", "Give the folder that holds config.json")
+    if not (folder / "config.json").is_file():
+        if (folder / "adapter_config.json").is_file():
+            raise ModelError(
+                f"model folder {folder} holds a LoRA adapter, not a model", "Merge it into its base model first"
+            )
+        raise ModelError(f"model folder {folder} has no config.json", "Give the folder that save_pretrained wrote")
+    config = _json(folder / "config.json")
+    if "model_type" not in config:
+        raise ModelError(f"config.json of model folder {folder} has no model_type", "Fetch or save the model again")
+    _check_weights(folder)
+    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        raise ModelError(f"model folder {folder} has no tokenizer", "Save it there with tokenizer.save_pretrained")
+    if not _has_chat_template(folder):
+        raise ModelError(
+            f"the tokenizer of model folder {folder} has no chat template",
+            "Use an instruct model, or put its template into chat_template.jinja",
+        )
+
+
+def make_once(folder: Path, name: str, make: Callable[[Path, Path], dict[str, str]]) -> Path:
+    """Make the model `name` inside `folder` once, and return where it is.
+
+    The model is made in a temporary folder beside its place and renamed when whole; a killed process leaves no lock
+    behind and the next one clears its remains. A folder that a person put there is used as it is when it is whole.
+
+    Args:
+        folder: folder of the models.
+        name: name of the model's folder.
+        make: fills an empty folder (first argument); the second is `folder`. Returns what it was made from.
+
+    Raises:
+        ModelError: see `check_folder`, or what `make` raises.
+    """
+    from filelock import FileLock
+
+    target = folder / name
+    if _is_whole(target):
+        return target
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ModelError(
+            f"the folder of the models {folder} cannot be created: {error.strerror}",
+            "Set CODEGREP_MODELS to another one",
+        ) from error
+    with FileLock(folder / f".{name}.lock"):
+        if _is_whole(target):  # another process made it while this one waited
+            return target
+        for remains in folder.glob(f".{name}.*.part"):
+            shutil.rmtree(remains, ignore_errors=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".part", dir=folder))
+        try:
+            origin = make(part, folder)
+            check_folder(part)
+            (part / MARKER).write_text(json.dumps({"name": name, **origin}, indent=2) + "\n", encoding="utf-8")
+            _open_to_readers(part)
+            if target.exists():  # made by us once, broken since
+                shutil.rmtree(target)
+            part.rename(target)
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
+    return target
+
+
+def _is_whole(target: Path) -> bool:
+    if not target.exists():
+        return False
+    try:
+        check_folder(target)
+    except ModelError:
+        if (target / MARKER).is_file():
+            return False  # ours: made again
+        raise  # a person's: never touched
+    return True
+
+
+def _open_to_readers(folder: Path) -> None:
+    folder.chmod(0o755)  # mkdtemp and safetensors write for the owner only; a team shares the folder
+    for file in folder.iterdir():
+        file.chmod(0o644)
+
+
+def _check_weights(folder: Path) -> None:
+    shards = sorted(folder.glob("*.safetensors"))
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        named = set(_json(index).get("weight_map", {}).values())
+        missing = sorted(named - {shard.name for shard in shards})
+        if missing:
+            raise ModelError(
+                f"model folder {folder} lacks {len(missing)} of {len(named)} weight files, {missing[0]} among them",
+                "Fetch the model again",
+            )
+        shards = [shard for shard in shards if shard.name in named]
+    else:
+        shards = [shard for shard in shards if shard.name == "model.safetensors"]
+    if not shards:
+        if any(next(folder.glob(pattern), None) for pattern in _PICKLED):
+            raise ModelError(
+                f"model folder {folder} holds pickled weights only, which can run code when they are loaded",
+                "Convert them to safetensors: save_pretrained of a current transformers does it",
+            )
+        if next(folder.glob("*.gguf"), None):
+            raise ModelError(
+                f"model folder {folder} holds a GGUF file only", "Convert it to safetensors with transformers"
+            )
+        raise ModelError(f"model folder {folder} has no weights (model.safetensors)", "Fetch or save the model again")
+    for shard in shards:
+        _check_safetensors(shard)
+
+
+def _check_safetensors(file: Path) -> None:
+    """A safetensors file is: header length (8 bytes, little endian), JSON header, tensors; its size follows."""
+    size = file.stat().st_size
+    with file.open("rb") as stream:
+        start = stream.read(8)
+        if start + stream.read(len(_LFS_POINTER) - 8) == _LFS_POINTER:
+            raise ModelError(f"{file} is a git-lfs pointer, not the weights", "Run git lfs pull in that folder")
+        stream.seek(8)
+        length = int.from_bytes(start, "little")
+        try:
+            if length > size - 8:
+                raise ValueError
+            header = json.loads(stream.read(length))
+            ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
+            wanted = 8 + length + max(ends, default=0)
+        except (ValueError, TypeError, KeyError, IndexError, AttributeError):
+            raise ModelError(f"{file} is not a safetensors file, or is cut short", "Fetch the model again") from None
+    if size != wanted:
+        raise ModelError(f"{file} has {size} bytes instead of {wanted}", "Fetch the model again")
+
+
+def _has_chat_template(folder: Path) -> bool:
+    if any((folder / name).is_file() for name in ("chat_template.jinja", "chat_template.json")):
+        return True
+    settings = folder / "tokenizer_config.json"
+    return settings.is_file() and bool(_json(settings).get("chat_template"))
+
+
+def _json(file: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{file} cannot be read as JSON", "Fetch or save the model again") from error
+    if not isinstance(found, dict):
+        raise ModelError(f"{file} does not hold a JSON object", "Fetch or save the model again")
+    return found

@@ -1,0 +1,165 @@
+"""Where a model comes from: made on this machine, a local folder, or a hub; in the end always a checked local folder.
+
+torch and transformers are imported inside the functions that need them, never with this module.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from codegrep.engines import nano, smollm2
+from codegrep.engines.model_folder import check_folder, make_once
+from codegrep.errors import ModelError
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+PROVIDED_PREFIX = "provided:"
+PROVIDED = {smollm2.NAME: smollm2.make, nano.NAME: nano.make}
+"""Models that are made on this machine: name -> function that fills an empty folder (target, folder of the models)."""
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt"]
+
+
+def models_folder() -> Path:
+    """Folder that provided models are kept in: $CODEGREP_MODELS, or models/ under the working directory."""
+    return Path(os.environ.get("CODEGREP_MODELS") or "models").expanduser().absolute()
+
+
+def provide(path: str, folder: Path | None = None, *, revision: str | None = None) -> Path:
+    """Bring a model onto this machine and check that it can be used. Safe to call twice and from several processes.
+
+    Args:
+        path: "provided:NAME", a local folder, or a hub id ("owner/name").
+        folder: where provided models are kept; default `models_folder()`.
+        revision: hub revision (branch, tag or commit); for a hub id only.
+
+    Returns:
+        Absolute folder with config, safetensors weights and a tokenizer with a chat template.
+
+    Raises:
+        ModelError: no such model, a folder that lacks something, or an index or hub that cannot be reached.
+        DiskError: too little space to make a provided model.
+    """
+    if path.startswith(PROVIDED_PREFIX):
+        return _make(path.removeprefix(PROVIDED_PREFIX), (folder or models_folder()).expanduser().absolute())
+    local = Path(path).expanduser().absolute()
+    if local.exists():
+        check_folder(local)
+        return local
+    if _HUB_ID.fullmatch(path):
+        return _from_hub(path, revision)
+    raise ModelError(
+        f"model folder {path} does not exist",
+        f"Give a local folder, a hub id (owner/name), or one of {', '.join(PROVIDED_PREFIX + n for n in PROVIDED)}",
+    )
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Load the tokenizer of a folder that `provide` returned.
+
+    Raises:
+        ModelError: it does not load, or has no end-of-turn token.
+    """
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=False, local_files_only=True
+        )
+    except Exception as error:  # the library raises a dozen types for one broken file
+        raise ModelError(f"the tokenizer of model folder {folder} does not load: {_first_line(error)}") from error
+    if tokenizer.eos_token_id is None:
+        raise ModelError(f"the tokenizer of model folder {folder} has no end-of-turn token", "Set eos_token in it")
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    return tokenizer
+
+
+def load_model(folder: Path, dtype: str) -> PreTrainedModel:
+    """Load the weights of a folder that `provide` returned, on the CPU, in evaluation mode.
+
+    Args:
+        folder: see `provide`.
+        dtype: "bfloat16" or "float32".
+
+    Raises:
+        ModelError: the weights do not load, do not fill the architecture, or the model needs code of its own.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    types = {"bfloat16": torch.bfloat16, "float32": torch.float32}
+    if dtype not in types:
+        raise ModelError(f"model.dtype is '{dtype}'", "Use bfloat16 or float32")
+    try:
+        model, report = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=types[dtype],
+            trust_remote_code=False,
+            local_files_only=True,
+            use_safetensors=True,
+            output_loading_info=True,
+        )
+    except Exception as error:  # as above
+        fix = ""
+        if "trust_remote_code" in str(error):
+            fix = "The model needs code of its own, which is never run: choose a model that transformers has built in"
+        raise ModelError(f"model folder {folder} does not load: {_first_line(error)}", fix) from error
+    if report["missing_keys"]:  # transformers fills them with random numbers and goes on
+        missing = sorted(report["missing_keys"])
+        raise ModelError(
+            f"the weights of model folder {folder} lack {len(missing)} tensors, {missing[0]} among them",
+            "Fetch or save the model again",
+        )
+    loaded: PreTrainedModel = model.eval()
+    return loaded
+
+
+def _make(name: str, folder: Path) -> Path:
+    if name not in PROVIDED:
+        raise ModelError(
+            f"there is no provided model '{name}'", f"Known: {', '.join(PROVIDED_PREFIX + n for n in PROVIDED)}"
+        )
+    return make_once(folder, name, PROVIDED[name])
+
+
+def _from_hub(hub_id: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import (
+        GatedRepoError,
+        LocalEntryNotFoundError,
+        OfflineModeIsEnabled,
+        RepositoryNotFoundError,
+        RevisionNotFoundError,
+    )
+
+    by_hand = "Set model.path to a local folder, or use model=smollm2_135m, which needs a package index only"
+    try:
+        found = snapshot_download(hub_id, revision=revision, allow_patterns=_HUB_FILES)
+    except GatedRepoError as error:
+        raise ModelError(
+            f"model {hub_id} is gated on the hub", "Accept its terms there, log in with `hf auth login`, and run again"
+        ) from error
+    except RevisionNotFoundError as error:
+        raise ModelError(f"model {hub_id} has no revision '{revision}' on the hub", "Check model.revision") from error
+    except RepositoryNotFoundError as error:
+        raise ModelError(
+            f"there is no model folder {hub_id} here and no public model {hub_id} on the hub", "Check model.path"
+        ) from error
+    except (LocalEntryNotFoundError, OfflineModeIsEnabled, OSError) as error:
+        raise ModelError(
+            f"there is no model folder {hub_id} here, and the model hub cannot be reached for model {hub_id}", by_hand
+        ) from error
+    folder = Path(found)
+    check_folder(folder)
+    return folder
+
+
+def _first_line(error: Exception) -> str:
+    text = " ".join(str(error).split())
+    return (text[:200] + "…") if len(text) > 200 else text or type(error).__name__
