@@ -1,0 +1,80 @@
+"""Per-issue scores and macro means, by hand."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codegrep.metrics.retrieval import best_f05, score_issue, summarise, truncate
+
+
+def test_one_issue_by_hand() -> None:
+    score = score_issue("i", "o/n", ("a", "x"), ("a",))
+    assert (score.precision, score.recall, score.hit, score.good, score.files) == (0.5, 1.0, 1.0, 0.0, 2)
+    assert score.f05 == pytest.approx(0.5556, abs=5e-5)
+    first = score_issue("i", "o/n", ("a", "x"), ("a",), k=1)
+    assert (first.f05, first.good, first.files) == (1.0, 1.0, 1)
+
+
+@pytest.mark.parametrize(
+    ("files", "gold", "f05", "hit"), [((), ("a",), 0.0, 0.0), ((), (), 1.0, 0.0), (("a",), (), 0.0, 0.0)]
+)
+def test_empty_lists(files: tuple[str, ...], gold: tuple[str, ...], f05: float, hit: float) -> None:
+    score = score_issue("i", "o/n", files, gold)
+    assert (score.f05, score.precision, score.recall, score.hit) == (f05, f05, f05, hit)
+
+
+def test_four_of_nine_counts_as_good() -> None:
+    # precision 1, recall 4/9 is exactly 0.8
+    assert score_issue("i", "o/n", tuple("abcd"), tuple("abcdefghi")).good == 1.0
+
+
+def test_truncation() -> None:
+    assert truncate(("a", "a", "b", "c"), 2) == ("a", "b")
+    assert truncate(("a", "a"), None) == ("a",)
+    assert truncate(("a",), 5) == ("a",)
+    for k in (0, -1):
+        with pytest.raises(ValueError, match="positive"):
+            truncate(("a",), k)
+
+
+def test_best_possible_at_a_length() -> None:
+    assert best_f05(1, 2) == pytest.approx(0.5556, abs=5e-5)
+    assert best_f05(3, 1) == pytest.approx(0.7143, abs=5e-5)
+    assert best_f05(2, 2) == 1.0
+
+
+def test_summary_by_hand() -> None:
+    scores = [
+        score_issue("1", "o/n", ("a",), ("a",)),  # 1
+        score_issue("2", "o/n", ("a", "x"), ("a",)),  # .5556
+        score_issue("3", "o/m", (), ("a",)),  # 0
+    ]
+    summary = summarise(scores)
+    assert summary.issues == 3
+    assert summary.f05_mean == pytest.approx((1 + 5 / 9) / 3)
+    assert summary.f05_median == pytest.approx(5 / 9)
+    assert (summary.precision, summary.recall) == pytest.approx((0.5, 2 / 3))
+    assert (summary.hit, summary.share_08, summary.files) == pytest.approx((2 / 3, 1 / 3, 1.0))
+
+
+def test_nothing_and_twice_are_refused() -> None:
+    with pytest.raises(ValueError, match="no issue"):
+        summarise([])
+    one = score_issue("1", "o/n", ("a",), ("a",))
+    with pytest.raises(ValueError, match="twice"):
+        summarise([one, one])
+
+
+names = st.lists(st.sampled_from("abcdef"), max_size=6)
+
+
+@given(names, st.sets(st.sampled_from("abcdef"), min_size=1), st.integers(1, 6))
+def test_longer_lists_never_lose_recall(files: list[str], gold: set[str], k: int) -> None:
+    short, full = score_issue("i", "r", files, gold, k=k), score_issue("i", "r", files, gold)
+    assert short.recall <= full.recall
+    assert short.hit <= full.hit
+    assert short.files <= k
+    if short.files == k:
+        assert short.f05 <= best_f05(len(gold), k) + 1e-12
