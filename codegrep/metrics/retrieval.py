@@ -1,7 +1,7 @@
 """Quality of ranked files against gold files: per issue, then as macro means (CodeGrep, arXiv 2608.05886, 4).
 
-A longer list has more chances of recall and fewer of precision, so lists of different length are compared at equal length
-too: `score_issue(..., k=1)` cuts both before scoring.
+A longer list has more chances of recall and fewer of precision, so lists of different length are compared at equal
+length too: `score_issue(..., k=1)` cuts both before scoring.
 """
 
 from __future__ import annotations

@@ -73,8 +73,8 @@ def test_single_issues_as_clusters_are_the_plain_bootstrap() -> None:
 
 
 def test_unequal_clusters_by_enumeration() -> None:
-    # One cluster of 1 issue (value 1) and one of 3 (value 0): the draws are both first (mean 1), both second (0), or one
-    # of each (1/4), with probabilities 1/4, 1/4, 1/2.
+    # One cluster of 1 issue (value 1) and one of 3 (value 0): the draws are both first (mean 1), both second (0), or
+    # one of each (1/4), with probabilities 1/4, 1/4, 1/2.
     means = clustered_means(np.array([1.0, 0, 0, 0]), ["a", "b", "b", "b"], 20_000, np.random.default_rng(0))
     values, counts = np.unique(means, return_counts=True)
     assert values.tolist() == [0.0, 0.25, 1.0]
