@@ -1,22 +1,19 @@
-"""Figures of a run. Drawn without pyplot, so there is no global state and no display is needed."""
+"""Figures of a run: training curves, retrievers side by side, gains issue by issue."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
-from matplotlib.axes import Axes
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from codegrep.tracking import style
+from codegrep.tracking.curves import training_curves
 from codegrep.tracking.rows import EvaluationRow, IssueScore
+from codegrep.tracking.style import COLOURS, GREY
 
-# Okabe and Ito (2008): told apart with every common kind of colour blindness; order of use.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-GREY = "#6b6b6b"
+__all__ = ["gain_by_issue", "retriever_bars", "training_curves"]
+
 _KIND_COLOURS = {"model": COLOURS[0], "baseline": COLOURS[1], "scripted": COLOURS[2], "oracle": GREY}
 _KIND_MARKERS = {"model": "o", "baseline": "s", "scripted": "^", "oracle": "D"}
 _KIND_WORDS = {
@@ -25,88 +22,6 @@ _KIND_WORDS = {
     "scripted": "scripted, no model",
     "oracle": "has seen the gold files (ceiling)",
 }
-
-History = Sequence[Mapping[str, float]]
-
-
-@dataclass(frozen=True)
-class _Panel:
-    """One small multiple. The first metric is its subject; the others are drawn when only one design is shown."""
-
-    title: str
-    unit: str
-    metrics: tuple[str, ...]
-    labels: tuple[str, ...] = ()
-    share: bool = False  # an axis in per cent
-    from_zero: bool = True
-
-
-_PANELS = (
-    _Panel("Reward", "reward", ("reward/total",), ("total",), from_zero=False),
-    _Panel(
-        "Quality of training rollouts",
-        "score",
-        ("rollout/f05", "rollout/precision", "rollout/recall"),
-        ("F0.5", "precision", "recall"),
-        from_zero=False,
-    ),
-    _Panel("KL to the reference", "nats/token", ("policy/kl",)),
-    _Panel("Entropy", "nats/token", ("policy/entropy",), from_zero=False),
-    _Panel(
-        "Completion length",
-        "tokens",
-        ("completions/mean_length", "completions/generated"),
-        ("with tool text", "generated"),
-    ),
-    _Panel("Completions cut by the budget", "of completions", ("completions/clipped_ratio",), share=True),
-    _Panel("Turns", "turns", ("rollout/turns", "rollout/tool_turns"), ("all", "with tool calls")),
-    _Panel("Calls a turn", "calls", ("rollout/calls_per_turn",)),
-    _Panel("Advantage factor", "factor", ("advantage/factor",), from_zero=False),
-    _Panel("Gradient norm", "norm", ("optim/grad_norm",)),
-    _Panel("Groups without signal", "of groups", ("group/dead_rate",), share=True),
-    _Panel(
-        "Tokens clipped by PPO",
-        "of sampled tokens",
-        ("policy/clip_ratio_region", "policy/clip_ratio_low", "policy/clip_ratio_high"),
-        ("all", "below", "above"),
-        share=True,
-    ),
-)
-
-
-def training_curves(runs: Mapping[str, Sequence[History]] | History, title: str = "") -> Figure:
-    """Small multiples over optimiser steps: reward, KL, entropy, length, truncation, turns, calls, gradients …
-
-    Args:
-        runs: design label -> one history a seed (`history.history`), or a single history. A seed is a thin line, the
-            mean over seeds a thick one. Thick lines (thin ones too, when designs are compared) are smoothed by a
-            centred running mean, whose width is printed below.
-        title: above the figure.
-
-    Returns:
-        The figure; a panel that no run has numbers for is left out. With one design, the parts of a quantity share
-        its panel; with several, a panel shows its main quantity, one colour a design.
-    """
-    designs = dict(runs) if isinstance(runs, Mapping) else {"": [runs]}
-    panels = [
-        p for p in _panels(designs) if any(_curves(seeds, name) for seeds in designs.values() for name in p.metrics)
-    ]
-    columns = min(4, max(1, len(panels)))
-    lines = max(1, math.ceil(len(panels) / columns))
-    figure = _figure(3.3 * columns, 2.45 * lines + 0.75)
-    steps = max((len(seed) for seeds in designs.values() for seed in seeds), default=0)
-    width = 2 * (steps // 24) + 1
-    for index, panel in enumerate(panels):
-        _draw_panel(figure.add_subplot(lines, columns, index + 1), panel, designs, width)
-    if not panels:
-        figure.text(0.5, 0.5, "no training metrics were logged", ha="center", color=GREY)
-    if len(designs) > 1:
-        handles = [figure.axes[0].plot([], [], color=_colour(i), lw=2)[0] for i in range(len(designs))]
-        figure.legend(handles, list(designs), loc="outside upper right", ncols=min(6, len(designs)), frameon=False)
-    if title:
-        figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
-    figure.supxlabel(_reading(designs, width), fontsize=8, color=GREY)
-    return figure
 
 
 def retriever_bars(rows: Sequence[EvaluationRow], title: str = "File F0.5 on held-out issues") -> Figure:
@@ -118,7 +33,7 @@ def retriever_bars(rows: Sequence[EvaluationRow], title: str = "File F0.5 on hel
     if not rows:
         raise ValueError("retriever_bars needs at least one row")
     ranked = sorted(rows, key=lambda row: row.f05_mean)
-    figure = _figure(7.2, 1.3 + 0.36 * len(ranked))
+    figure = style.blank(7.2, 1.3 + 0.36 * len(ranked))
     axes = figure.add_subplot()
     for place, row in enumerate(ranked):
         colour = _KIND_COLOURS[row.kind]
@@ -132,11 +47,11 @@ def retriever_bars(rows: Sequence[EvaluationRow], title: str = "File F0.5 on hel
         )
     axes.set_yticks(range(len(ranked)), [_label(row, rows) for row in ranked])
     axes.set_ylim(-0.6, len(ranked) - 0.25)
-    axes.set_xlim(0, min(1.0, 0.06 + max(row.f05_high or row.f05_mean for row in ranked)) if ranked else 1)
+    axes.set_xlim(0, min(1.02, max(0.4, 0.06 + max(row.f05_high or row.f05_mean for row in ranked))))
     axes.set_xlabel("file F0.5 (mean over issues, 95% bootstrap interval)")
     axes.grid(axis="x", color="#e3e3e3")
     axes.set_axisbelow(True)
-    _open(axes, left=False)
+    style.open_axes(axes, left=False)
     kinds = [kind for kind in _KIND_WORDS if any(row.kind == kind for row in rows)]
     if len(kinds) > 1:
         handles = [axes.plot([], [], _KIND_MARKERS[kind], color=_KIND_COLOURS[kind])[0] for kind in kinds]
@@ -169,7 +84,7 @@ def gain_by_issue(scores: Sequence[IssueScore], before: str, after: str) -> Figu
     ranked = sorted(scores, key=lambda score: (score.gain, score.instance_id))
     gains = np.array([score.gain for score in ranked])
     named = len(ranked) <= 40
-    figure = _figure(7.6, 1.6 + 0.19 * len(ranked)) if named else _figure(7.6, 4.2)
+    figure = style.blank(7.6, 1.6 + 0.19 * len(ranked)) if named else style.blank(7.6, 4.2)
     axes = figure.add_subplot()
     colours = [COLOURS[0] if gain > 0 else COLOURS[1] if gain < 0 else GREY for gain in gains]
     places = np.arange(len(ranked))
@@ -191,7 +106,7 @@ def gain_by_issue(scores: Sequence[IssueScore], before: str, after: str) -> Figu
         axes.set_xlabel("held-out issues, sorted by the difference")
         axes.grid(axis="y", color="#e3e3e3")
     axes.set_axisbelow(True)
-    _open(axes, left=not named)
+    style.open_axes(axes, left=not named)
     better, worse = int((gains > 0).sum()), int((gains < 0).sum())
     axes.set_title(
         f"{after} against {before}: {better} better, {len(ranked) - better - worse} equal, {worse} worse; "
@@ -203,119 +118,5 @@ def gain_by_issue(scores: Sequence[IssueScore], before: str, after: str) -> Figu
     return figure
 
 
-def _figure(width: float, height: float) -> Figure:
-    figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def _panels(designs: Mapping[str, Sequence[History]]) -> list[_Panel]:
-    """The panels, with the reward's own parts put beside the total when there is one design."""
-    parts = sorted(
-        {
-            name
-            for seeds in designs.values()
-            for seed in seeds
-            for row in seed
-            for name in row
-            if name.startswith("reward/") and name not in ("reward/total", "reward/std")
-        }
-    )
-    first, *others = _PANELS
-    labels = (*first.labels, *(name.removeprefix("reward/") for name in parts))
-    return [_Panel(first.title, first.unit, (*first.metrics, *parts), labels), *others]
-
-
-def _draw_panel(axes: Axes, panel: _Panel, designs: Mapping[str, Sequence[History]], width: int) -> None:
-    several = len(designs) > 1
-    drawn = 0
-    for number, seeds in enumerate(designs.values()):
-        for index, name in enumerate(panel.metrics[:1] if several else panel.metrics):
-            curves = _curves(seeds, name)
-            if not curves:
-                continue
-            colour = _colour(number if several else index)
-            label = panel.labels[index] if panel.labels and not several else None
-            for steps, values in curves:
-                thin = _smooth(values, width) if several else values  # raw values of many runs hide each other
-                axes.plot(steps, thin, color=colour, lw=0.8, alpha=0.4)
-            steps, values = _mean(curves)
-            axes.plot(
-                steps, _smooth(values, width), color=colour, lw=1.8, label=label, marker="o" if len(steps) == 1 else ""
-            )
-            drawn += 1
-    axes.set_title(panel.title, loc="left", fontsize=9.5)
-    axes.set_ylabel(panel.unit, fontsize=8)
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
-    axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
-    axes.tick_params(labelsize=8)
-    axes.grid(color="#ececec")
-    if panel.share:
-        axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
-    if panel.from_zero:
-        highest = max((float(np.max(line.get_ydata())) for line in axes.lines), default=0.0)
-        axes.set_ylim(0, 1.06 * highest if highest > 0 else 0.02)
-        if highest <= 0:
-            axes.text(0.5, 0.5, "0 throughout", transform=axes.transAxes, ha="center", color=GREY, fontsize=8)
-    _open(axes, left=True)
-    if drawn > 1 and not several:
-        axes.legend(fontsize=7, frameon=False, handlelength=1.2, labelspacing=0.2)
-
-
-def _curves(seeds: Sequence[History], name: str) -> list[tuple[np.ndarray, np.ndarray]]:
-    found = []
-    for seed in seeds:
-        points = [(row["step"], row[name]) for row in seed if name in row and math.isfinite(row[name])]
-        if points:
-            found.append((np.array([step for step, _ in points]), np.array([value for _, value in points])))
-    return found
-
-
-def _mean(curves: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over the seeds that have a value at a step, as far as the shortest seed goes: a mean over fewer seeds would
-    jump where one ends."""
-    if len(curves) == 1:
-        return curves[0]
-    last = min(steps[-1] for steps, _ in curves)
-    by_step: dict[float, list[float]] = {}
-    for steps, values in curves:
-        for step, value in zip(steps, values, strict=True):
-            if step <= last:
-                by_step.setdefault(float(step), []).append(float(value))
-    ordered = sorted(by_step)
-    return np.array(ordered), np.array([np.mean(by_step[step]) for step in ordered])
-
-
-def _smooth(values: np.ndarray, width: int) -> np.ndarray:
-    """Centred running mean; at the ends over what is there."""
-    if width <= 1 or len(values) < 3:
-        return values
-    kernel = np.ones(min(width, len(values) // 2 * 2 - 1))
-    return np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")
-
-
-def _reading(designs: Mapping[str, Sequence[History]], width: int) -> str:
-    seeds = max((len(seeds) for seeds in designs.values()), default=1)
-    words = ["optimiser step"]
-    if seeds > 1:
-        words.append(f"thin: each of {seeds} seeds; thick: their mean")
-    if width > 1:
-        which = "lines" if len(designs) > 1 else "thick lines"
-        words.append(f"{which} are running means over {width} steps")
-    return " · ".join(words)
-
-
 def _label(row: EvaluationRow, rows: Sequence[EvaluationRow]) -> str:
     return row.retriever if len({other.issues for other in rows}) == 1 else f"{row.retriever} (n = {row.issues})"
-
-
-def _colour(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
-
-
-def _open(axes: Axes, left: bool) -> None:
-    """Axes without a box."""
-    for side in ("top", "right") if left else ("top", "right", "left"):
-        axes.spines[side].set_visible(False)
-    if not left:
-        axes.tick_params(axis="y", length=0)

@@ -14,26 +14,23 @@ import os
 import tempfile
 import threading
 import time
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codegrep.errors import InfrastructureError
-from codegrep.tracking import parameters, store
+from codegrep.tracking import identity, parameters, store
 from codegrep.tracking.delivery import Delivery
 from codegrep.tracking.names import is_allowed
 from codegrep.tracking.spool import Entry, Spool
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-    from mlflow.tracking import MlflowClient
 
 STATUSES = ("FINISHED", "FAILED", "KILLED")
 
 _log = logging.getLogger("codegrep.tracking")
-_KEY_TAG = "codegrep.key"
 
 
 @dataclass(frozen=True)
@@ -100,13 +97,14 @@ class Tracker:
                 continued all the same, and what it logs is sent later.)
         """
         run_id_file.parent.mkdir(parents=True, exist_ok=True)
-        recorded = recorded_run(run_id_file)
+        recorded = identity.recorded(run_id_file)
         try:
             client = store.connect(uri)
-            run_id = recorded if recorded and _exists(client, recorded) else None
+            run_id = recorded if recorded and identity.is_there(client, recorded) else None
             if run_id is None:
                 location = artifact_location or store.artifact_location(uri)
-                run_id = _create(client, _experiment(client, experiment, location), name, run_id_file)
+                experiment_id = identity.experiment(client, experiment, location)
+                run_id = identity.create_once(client, experiment_id, name, run_id_file)
         except Exception as error:
             if not recorded:
                 place = parameters.masked_text(uri)
@@ -119,7 +117,7 @@ class Tracker:
         tracker = TrackingHandle(uri, run_id, str(run_id_file.parent.absolute())).open()
         tracker._delivery.flush(force=True)
         tracker._deliver(Entry("status", {"status": "RUNNING", "end_time": None}))
-        tracker.tags({"codegrep.name": name, **tags})
+        tracker.tags(tags)
         return tracker
 
     @property
@@ -253,71 +251,6 @@ class Tracker:
         if about not in self._said:
             self._said.add(about)
             _log.warning("%s", message)
-
-
-def recorded_run(run_id_file: Path) -> str | None:
-    """The run id that a file names; None where there is none yet."""
-    try:
-        line = run_id_file.read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
-    return line if line and not line.startswith("key ") else None
-
-
-def _create(client: MlflowClient, experiment_id: str, name: str, run_id_file: Path) -> str:
-    """The run that carries the file's key, created if there is none."""
-    key = _read_key(run_id_file)
-    found = client.search_runs([experiment_id], f"tags.`{_KEY_TAG}` = '{key}'", max_results=1) if key else []
-    if found:
-        run_id = str(found[0].info.run_id)
-    else:
-        key = uuid.uuid4().hex
-        _write(run_id_file, f"key {key}")
-        run_id = str(client.create_run(experiment_id, tags={_KEY_TAG: key}, run_name=name).info.run_id)
-    _write(run_id_file, run_id)
-    return run_id
-
-
-def _read_key(run_id_file: Path) -> str | None:
-    try:
-        word, _, key = run_id_file.read_text(encoding="utf-8").strip().partition(" ")
-    except OSError:
-        return None
-    return key if word == "key" and key.isalnum() else None
-
-
-def _write(path: Path, line: str) -> None:
-    fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
-    fresh.write_text(line + "\n", encoding="utf-8")
-    fresh.replace(path)
-
-
-def _exists(client: MlflowClient, run_id: str) -> bool:
-    """Whether the store has the run, and nobody deleted it."""
-    from mlflow.exceptions import MlflowException
-
-    try:
-        return bool(client.get_run(run_id).info.lifecycle_stage == "active")
-    except MlflowException as error:
-        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
-            return False
-        raise
-
-
-def _experiment(client: MlflowClient, name: str, location: str | None) -> str:
-    from mlflow.exceptions import MlflowException
-
-    found = client.get_experiment_by_name(name)
-    if found is None:
-        try:
-            return str(client.create_experiment(name, artifact_location=location))
-        except MlflowException as error:  # another process was faster
-            found = client.get_experiment_by_name(name)
-            if found is None:
-                raise error
-    if found.lifecycle_stage != "active":
-        client.restore_experiment(found.experiment_id)
-    return str(found.experiment_id)
 
 
 def _number(value: Any) -> float | None:

@@ -1,0 +1,85 @@
+"""Which MLflow run belongs to an experiment's folder: made once, found again, never made twice."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mlflow.tracking import MlflowClient
+
+_KEY_TAG = "codegrep.key"
+
+
+def recorded(run_id_file: Path) -> str | None:
+    """The run id that a file names; None where there is none yet."""
+    try:
+        line = run_id_file.read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+    return line if line and not line.startswith("key ") else None
+
+
+def create_once(client: MlflowClient, experiment_id: str, name: str, run_id_file: Path) -> str:
+    """Id of the run that carries the file's key, created if there is none. The file names it afterwards."""
+    key = _read_key(run_id_file)
+    found = client.search_runs([experiment_id], f"tags.`{_KEY_TAG}` = '{key}'", max_results=1) if key else []
+    if found:
+        run_id = str(found[0].info.run_id)
+    else:
+        key = uuid.uuid4().hex
+        _write(run_id_file, f"key {key}")
+        run_id = str(client.create_run(experiment_id, tags={_KEY_TAG: key}, run_name=name).info.run_id)
+    _write(run_id_file, run_id)
+    return run_id
+
+
+def _read_key(run_id_file: Path) -> str | None:
+    try:
+        word, _, key = run_id_file.read_text(encoding="utf-8").strip().partition(" ")
+    except OSError:
+        return None
+    return key if word == "key" and key.isalnum() else None
+
+
+def _write(path: Path, line: str) -> None:
+    fresh = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    fresh.write_text(line + "\n", encoding="utf-8")
+    fresh.replace(path)
+
+
+def is_there(client: MlflowClient, run_id: str) -> bool:
+    """Whether the store has the run, and nobody deleted it."""
+    from mlflow.exceptions import MlflowException
+
+    try:
+        return bool(client.get_run(run_id).info.lifecycle_stage == "active")
+    except MlflowException as error:
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+            return False
+        raise
+
+
+def experiment(client: MlflowClient, name: str, location: str | None) -> str:
+    """Id of the experiment of that name, made when it is new, restored when it was deleted.
+
+    Args:
+        client: of the store.
+        name: of the experiment.
+        location: where the artifacts of a new one go; None leaves it to the store.
+    """
+    from mlflow.exceptions import MlflowException
+
+    found = client.get_experiment_by_name(name)
+    if found is None:
+        try:
+            return str(client.create_experiment(name, artifact_location=location))
+        except MlflowException as error:  # another process was faster
+            found = client.get_experiment_by_name(name)
+            if found is None:
+                raise error
+    if found.lifecycle_stage != "active":
+        client.restore_experiment(found.experiment_id)
+    return str(found.experiment_id)
