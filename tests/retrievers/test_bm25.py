@@ -166,8 +166,8 @@ def test_ties_go_by_path(tmp_path: Path) -> None:
 
 def test_paths_as_second_index(tree: Path) -> None:
     query = issue("crash in pkg/none.py")
-    assert "pkg/none.py" not in BM25(top_k=2).retrieve(query, tree).files
-    assert BM25(top_k=2, path_weight=2.0).retrieve(query, tree).files[0] == "pkg/none.py"
+    assert "pkg/none.py" not in BM25(top_k=2, path_weight=0.0).retrieve(query, tree).files
+    assert BM25(top_k=2).retrieve(query, tree).files[0] == "pkg/none.py"
 
 
 def test_links_unreadable_bytes_and_a_folder_named_py(tree: Path) -> None:
@@ -227,8 +227,8 @@ def test_meets_the_protocol() -> None:
     retriever: Retriever = BM25()
     assert isinstance(retriever, Retriever)
     assert [BM25(include_tests=tests, path_weight=weight).name for tests in (True, False) for weight in (0, 2)] == [
+        "bm25_content",
         "bm25",
-        "bm25_paths",
+        "bm25_no_tests_content",
         "bm25_no_tests",
-        "bm25_no_tests_paths",
     ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pickle
+import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -136,3 +137,16 @@ def test_own_functions(own_module: types.ModuleType) -> None:
 def test_load_function_checks_without_trying() -> None:
     with pytest.raises(ConfigError, match=r"train\.params\.targget.*Did you mean target"):
         load_function(config("codegrep.rewards.advantage.efficiency", targget=1), key="train")
+
+
+def test_the_ground_floor_stays_light() -> None:
+    code = (
+        "import sys, codegrep.rewards.load, codegrep.rewards.designs, codegrep.metrics.retrieval;"
+        "import codegrep.metrics.bootstrap;"
+        "print([name for name in ('ray', 'torch', 'transformers', 'mlflow', 'hydra') if name in sys.modules])"
+    )
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True, timeout=120
+    )
+    assert done.stdout.strip() == "[]"
