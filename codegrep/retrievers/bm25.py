@@ -150,9 +150,9 @@ class BM25:
         top_k: files given (paper: 2; it was chosen near CodeGrep's own mean of 1.31).
         include_tests: test files are documents (the paper's default). False leaves them out of the index, and so of the
             term statistics.
-        path_weight: weight of a second index over path tokens. 2 is the paper's variant B, whose numbers it gives; 0 ranks
-            by content alone. The paper sees no effect of it. With the path tokens chosen here the variant is the stronger
-            baseline where test files are left out.
+        path_weight: weight of a second index over path tokens. 2 is the paper's variant B, whose numbers it gives; 0
+            ranks by content alone. The paper sees no effect of it. With the path tokens chosen here the variant is the
+            stronger baseline where test files are left out.
         indexer: shared by retrievers that rank the same trees; None makes an own one.
         name: label; None makes one from the arguments.
 

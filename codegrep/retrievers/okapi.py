@@ -36,7 +36,7 @@ class TermCounts:
     length: int
 
 
-class OkapiIndex(bm25s.BM25):  # type: ignore[misc]  # bm25s has no types
+class OkapiIndex(bm25s.BM25):
     """A bm25s index with rank_bm25's idf, in float64 so that equal documents have equal scores.
 
     Args:
