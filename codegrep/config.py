@@ -136,6 +136,7 @@ class AgentConfig:
         max_completion_tokens: most sampled tokens of one rollout (4,096).
         max_answer_files: files asked for in the system prompt; 0 leaves the number open.
         parallel_rollouts: rollouts in flight at once.
+        prompt: "short" for small models, "detailed" gives tool schemas and advice.
     """
 
     exploration_turns: int
@@ -144,6 +145,7 @@ class AgentConfig:
     max_completion_tokens: int
     max_answer_files: int
     parallel_rollouts: int
+    prompt: str = "short"
 
 
 @dataclass

@@ -1,13 +1,15 @@
 """Turn messages into token ids around the policy's own tokens, for any model with a chat template.
 
-A conversation is never rendered again as a whole: that would rewrite what was sampled. Instead the model's own template is
-rendered once with sentinel messages, and the text between the sentinels is kept as scaffolding. A rollout is then
+A conversation is never rendered again as a whole: that would rewrite what was sampled. Instead the model's own
+template is rendered once with sentinel messages, and the text between the sentinels is kept as scaffolding. A rollout
+is then
 
     prompt_ids(system, user)  sampled tokens  observation_ids(...)  sampled tokens  ...
 
-Scaffolding is encoded with control tokens on. Content is encoded piecewise so that no control token can come out of it: a
-string such as `<|im_start|>assistant` in an issue or in repository text becomes plain characters, whatever the tokenizer does
-with special tokens. Tool results travel as user messages, which is where Hermes and Qwen3 templates put them.
+Scaffolding is encoded with control tokens on. Content is encoded piecewise so that no control token can come out of
+it: a string such as `<|im_start|>assistant` in an issue or in repository text becomes plain characters, whatever the
+tokenizer does with special tokens. Tool results travel as user messages, which is where Hermes and Qwen3 templates
+put them.
 """
 
 from __future__ import annotations
@@ -79,7 +81,8 @@ class ChatFormat:
         close_ids = self._encode(closing, None)
         if not close_ids or close_ids[0] not in self._control_ids:
             raise ModelError(
-                "the chat template does not close an assistant turn with a special token", "use an instruction-tuned model"
+                "the chat template does not close an assistant turn with a special token",
+                "use an instruction-tuned model",
             )
         self.end_of_turn: int = close_ids[0]
         self._to_user: tuple[int, ...] = tuple(close_ids[1:])
@@ -107,7 +110,8 @@ class ChatFormat:
         return ids + self._encode(user, self._any_marker) + self._encode(after, None)
 
     def observation_ids(self, observation: Sequence[Segment] | str, ended_by_stop: bool) -> list[int]:
-        """Ids that follow a sampled turn: its end where it was not sampled, the tool message, and the next turn's beginning.
+        """Ids that follow a sampled turn: its end where it was not sampled, the tool message, and the next turn's
+        beginning.
 
         Args:
             observation: what the tools answered; a plain string counts as untrusted.
@@ -123,7 +127,8 @@ class ChatFormat:
     def turn_ids(self, text: str) -> list[int]:
         """Ids of a turn that was written and not sampled (scripted teacher): the text and the end-of-turn token.
 
-        Markers that the model itself would write as single tokens (`<tool_call>` in Qwen3) become those; control tokens do not.
+        Markers that the model itself would write as single tokens (`<tool_call>` in Qwen3) become those; control
+        tokens do not.
         """
         return [*self._encode(text, self._control), self.end_of_turn]
 
@@ -139,7 +144,10 @@ class ChatFormat:
         return text
 
     def _encode(self, text: str, forbidden: re.Pattern[str] | None) -> list[int]:
-        """Encode a text; every match of `forbidden` is cut after its first character, so that it cannot become one token."""
+        """Encode a text; every match of `forbidden` is cut after its first character, so that it cannot become one
+        token."""
+        # Lone surrogates (bytes of odd file names, broken JSON) are no text to a tokenizer.
+        text = text if text.isascii() else text.encode("utf-8", "replace").decode()
         pieces, begin = [], 0
         if forbidden is not None:
             match = forbidden.search(text)
@@ -181,7 +189,10 @@ class ChatFormat:
             return False
 
     def _template_renders_tools(self) -> bool:
-        schema = {"type": "function", "function": {"name": "Qtoolq5", "description": "", "parameters": {"type": "object", "properties": {}}}}
+        schema = {
+            "type": "function",
+            "function": {"name": "Qtoolq5", "description": "", "parameters": {"type": "object", "properties": {}}},
+        }
         try:
             text = self._render(self._opening(_SYSTEM, _USER), [schema])
         except ModelError:
@@ -189,7 +200,7 @@ class ChatFormat:
         return "Qtoolq5" in text and "<tool_call>" in text
 
     def _check_round_trip(self) -> None:
-        probe = "a  b\n\n  <|x|> {\"k\": [1]}\tz"
+        probe = 'a  b\n\n  <|x|> {"k": [1]}\tz'
         if self.decode_all(self._encode(probe, self._any_marker)) != probe:
             raise ModelError("the tokenizer does not give back the text that it was given", "use another model")
 

@@ -1,11 +1,11 @@
 """Results of a turn's calls -> the text that the model reads next.
 
-Two styles (conf/tools, `observation`): "results" gives each result in a numbered `<tool_response>` block, as the paper's agents
-see them; "table" lists errors, refusals, reads and globs by number and merges the greps of the turn into one short table of
-files, for models that pay for every token. Every cut is stated in words.
+Two styles (conf/tools, `observation`): "results" gives each result in a numbered `<tool_response>` block, as the
+paper's agents see them; "table" lists errors, refusals, reads and globs by number and merges the greps of the turn
+into one short table of files, for models that pay for every token. Every cut is stated in words.
 
-The text comes as segments, so that the chat format can encode our markers as the model's own tokens and everything that stems
-from a repository or from the model as plain characters (codegrep.protocol.chat).
+The text comes as segments, so that the chat format can encode our markers as the model's own tokens and everything
+that stems from a repository or from the model as plain characters (codegrep.protocol.chat).
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
 """Assistant text -> tool calls and answer. Never raises: what cannot be read becomes a MalformedCall with its reason.
 
-The form is Hermes/Qwen's: `<tool_call>\n{"name": ..., "arguments": {...}}\n</tool_call>`. Decisions where that form is silent:
+The form is Hermes/Qwen's: `<tool_call>\n{"name": ..., "arguments": {...}}\n</tool_call>`. Decisions where that form
+is silent:
 
 - The JSON is read first and the closing marker looked for after it, so markers inside a JSON string are just text.
-- Text inside `<think>...</think>` is skipped: a call that was only thought about does not count. An unclosed think runs to the
-  end; a `</think>` without its beginning (the prompt may have opened it) discards everything before it.
+- Text inside `<think>...</think>` is skipped: a call that was only thought about does not count. An unclosed think
+  runs to the end; a `</think>` without its beginning (the prompt may have opened it) discards everything before it.
 - `arguments` may be a JSON string that holds an object (OpenAI's form). Anything else that is no object is malformed.
 - Keys beside name and arguments make a call malformed, since dropping them would be silent.
 - A call or answer that is not closed is malformed, even where its JSON is complete.
 - Strings with lone surrogates are malformed: they are no text and cannot be handed to a program or written to a file.
-- The last readable answer block counts (SPEC 1.1). Calls in the same text are returned too; the loop records them, unrun.
+- The last readable answer block counts (SPEC 1.1). Calls in the same text are returned too; the loop records them,
+  unrun.
 """
 
 from __future__ import annotations
@@ -65,7 +67,9 @@ def parse_message(text: str, worktree: str = "") -> AssistantMessage:
             calls, answer, answer_error = [], None, ""
         elif marker.group() == "<tool_call>":
             block = _read_block(text, position, "tool_call")
-            calls.append(_read_call(block.value, block.raw) if block.error == "" else MalformedCall(block.raw, block.error))
+            calls.append(
+                _read_call(block.value, block.raw) if block.error == "" else MalformedCall(block.raw, block.error)
+            )
             position = block.end
         else:
             block = _read_block(text, position, "answer")

@@ -1,7 +1,7 @@
 """Strict normalisation of the paths that a model answers, before they are scored (SPEC 1.1).
 
-Strict means that a wrong path stays wrong: nothing is looked up, guessed, lower-cased or resolved. In particular a leading
-".." is kept, so that `../x.py` never becomes the hit `x.py`.
+Strict means that a wrong path stays wrong: nothing is looked up, guessed, lower-cased or resolved. In particular a
+leading ".." is kept, so that `../x.py` never becomes the hit `x.py`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ def normalise_path(path: str, worktree: str = "") -> str:
 
     Args:
         path: as the model wrote it.
-        worktree: absolute path of the worktree that the model may have been shown; dropped where the path lies under it.
+        worktree: absolute path of the worktree that the model may have been shown; dropped where the path lies under
+            it.
 
     Returns:
-        The path without outer white space, leading "./" and "/", empty and inner "." parts, with backslashes as slashes.
-        A trailing slash is kept, since it names a folder and no file. "" where nothing is left.
+        The path without outer white space, leading "./" and "/", empty and inner "." parts, with backslashes as
+        slashes. A trailing slash is kept, since it names a folder and no file. "" where nothing is left.
     """
     text = path.strip().replace("\\", "/")
     prefix = worktree.strip().replace("\\", "/").rstrip("/")

@@ -1,7 +1,8 @@
 """What the agent is told before its first turn. The paper prints no prompts; these are ours (SPEC 1.1).
 
-Two variants: the short one costs a small model few tokens (about 100 for three tools), the detailed one gives JSON schemas and
-advice to larger ones. A model whose chat template describes tools itself gets the detailed text without the schemas.
+Two variants: the short one costs a small model few tokens (about 100 for three tools), the detailed one gives JSON
+schemas and advice to larger ones. A model whose chat template describes tools itself gets the detailed text without
+the schemas.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ from typing import Literal
 from codegrep.config import AgentConfig, ToolsConfig
 from codegrep.protocol.schemas import ToolSchema
 
+PromptStyle = Literal["short", "detailed", "native"]
 CALL_FORM = '<tool_call>\n{"name": "grep", "arguments": {"pattern": "regex"}}\n</tool_call>'
 ANSWER_NOW = "No calls are left. Answer now."
 ANSWER_REFUSAL = "refused: no calls in the answer turn"
 AFTER_ANSWER_REFUSAL = "not run: the answer ended the search"
+OUT_OF_TOKENS_REFUSAL = "not run: the turn ran out of tokens"
 
 
 def system_prompt(
     agent: AgentConfig,
     tools: ToolsConfig,
     schemas: Sequence[ToolSchema],
-    style: Literal["short", "detailed", "native"] = "short",
+    style: PromptStyle = "short",
 ) -> str:
     """The system message.
 
@@ -53,7 +56,8 @@ def _short(agent: AgentConfig, tools: ToolsConfig, schemas: Sequence[ToolSchema]
     limit = f" (at most {agent.max_answer_files})" if agent.max_answer_files else ""
     signatures = ", ".join(schema.signature for schema in schemas)
     return (
-        f"Find the files to change for the issue{limit}. {agent.exploration_turns} turns, up to {tools.max_calls} calls each:\n"
+        f"Find the files to change for the issue{limit}. "
+        f"{agent.exploration_turns} turns, up to {tools.max_calls} calls each:\n"
         f"{CALL_FORM}\n"
         f"Tools: {signatures}\n"
         'Then answer: <answer>{"files": ["path"]}</answer>'
@@ -63,18 +67,17 @@ def _short(agent: AgentConfig, tools: ToolsConfig, schemas: Sequence[ToolSchema]
 def _detailed(agent: AgentConfig, tools: ToolsConfig, schemas: Sequence[ToolSchema], with_schemas: bool) -> str:
     limit = f"Name at most {agent.max_answer_files} files. " if agent.max_answer_files else ""
     parts = [
-        "You locate code. Given an issue of a software repository, find the source files that have to be changed to resolve it. "
-        "You can search and read the repository, but not change it.",
-        f"You have {agent.exploration_turns} turns to explore. In each one make up to {tools.max_calls} independent calls at once; "
-        f"they run in parallel, and calls beyond the {tools.max_calls}th are refused. A turn without a call ends the search.",
-        "When you know the files, or when the turns are used up, give the answer, best file first, with the line ranges "
-        f"[file, first line, last line] that matter. {limit}Wrong files cost more than missing ones:\n"
+        "You locate code. Given an issue of a software repository, find the source files that have to be changed to "
+        "resolve it. You can search and read the repository, but not change it.",
+        f"You have {agent.exploration_turns} turns to explore. In each one make up to {tools.max_calls} independent "
+        f"calls at once; they run in parallel, and calls beyond that number are refused. A turn without a call ends "
+        "the search.",
+        "When you know the files, or when the turns are used up, give the answer, best file first, with the line "
+        f"ranges [file, first line, last line] that matter. {limit}Wrong files cost more than missing ones:\n"
         '<answer>{"files": ["path/to/file.py"], "line_ranges": [["path/to/file.py", 10, 42]]}</answer>',
     ]
     if with_schemas:
         listed = "\n".join(json.dumps(schema.function) for schema in schemas)
-        parts.insert(
-            2,
-            f"The tools, as JSON schemas:\n<tools>\n{listed}\n</tools>\nWrite each call as one JSON object in its own block:\n{CALL_FORM}",
-        )
+        form = f"Write each call as one JSON object in its own block:\n{CALL_FORM}"
+        parts.insert(2, f"The tools, as JSON schemas:\n<tools>\n{listed}\n</tools>\n{form}")
     return "\n\n".join(parts)

@@ -2,13 +2,14 @@
 
 score(file) = sum over the calls c that matched it of  idf(c) * (1 + ln count) * boost, where
 
-- idf(c) = ln((F + 1) / df_c): df_c is the number of files that call matched, F the number of files that any call of the list
-  matched, so a search that hits everything says little (the idea of inverse document frequency; the number of files in the
-  repository is not known here, and only the order matters);
+- idf(c) = ln((F + 1) / df_c): df_c is the number of files that call matched, F the number of files that any call of
+  the list matched, so a search that hits everything says little (the idea of inverse document frequency; the number
+  of files in the repository is not known here, and only the order matters);
 - count is the number of matching lines of the file;
 - boost is DEFINITION_BOOST where the line shown defines a name that the pattern asks for, else 1.
 
-A call whose result was cut may have matched many more files than it shows; its df_c is taken as F, the least telling value.
+Reads do not count: they name a file that the model already had. A call whose result was cut may have matched many
+more files than it shows; its df_c is taken as F, the least telling value.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 from codegrep.protocol.calls import FileMatches, ToolCall, ToolResult
 
 DEFINITION_BOOST = 2.0
+NO_SEARCH = frozenset({"read"})
 _DEFINITION = re.compile(
     r"^(?:export\s+|default\s+|public\s+|private\s+|protected\s+|static\s+|abstract\s+|pub\s+|async\s+)*"
     r"(?:(?:def|class|func|function|fn|struct|enum|interface|trait|type|module|impl)\s+(\w+)|(\w+)\s*(?::[^=]*)?=(?!=))"
@@ -36,7 +38,8 @@ class RankedFile:
         path: repo-relative POSIX path.
         score: see the module; higher is better.
         hits: (call number, matching lines) of each call that matched, by call number.
-        line, text: the most telling line (of the call with the largest share of the score), 0 and "" where there is none.
+        line, text: the most telling line (of the call with the largest share of the score), 0 and "" where there is
+            none.
     """
 
     path: str
@@ -50,8 +53,9 @@ def rank_files(results: Sequence[ToolResult]) -> list[RankedFile]:
     """Files of all the results, best first; ties by number of calls that matched, then by path.
 
     Args:
-        results: of one turn or of several; which tools count is the caller's choice.
+        results: of one turn or of several (call numbers then repeat).
     """
+    results = [result for result in results if getattr(result.call, "name", "") not in NO_SEARCH]
     total = len({match.path for result in results for match in result.files})
     shares: dict[str, list[tuple[float, int, FileMatches]]] = {}
     for result in results:

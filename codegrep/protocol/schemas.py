@@ -1,4 +1,5 @@
-"""How a tool is described to a model. The tools themselves live in codegrep.sandbox; their schemas are data and stay here."""
+"""How a tool is described to a model. The tools themselves live in codegrep.sandbox; their schemas are data and stay
+here."""
 
 from __future__ import annotations
 

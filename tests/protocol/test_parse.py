@@ -24,7 +24,9 @@ def malformed(text: str) -> str:
 
 
 def test_reads_calls_in_order() -> None:
-    message = parse_message(f'I look.\n{GREP}\n<tool_call>{{"name":"read","arguments":{{"path":"a.py","start":3}}}}</tool_call>')
+    message = parse_message(
+        f'I look.\n{GREP}\n<tool_call>{{"name":"read","arguments":{{"path":"a.py","start":3}}}}</tool_call>'
+    )
     assert message.calls == (ToolCall("grep", {"pattern": "x"}), ToolCall("read", {"path": "a.py", "start": 3}))
     assert message.answer is None
 
@@ -85,14 +87,14 @@ def test_an_unclosed_call_does_not_swallow_the_answer() -> None:
 
 
 def test_thought_is_skipped() -> None:
-    assert parse_message(f"<think>{GREP}<answer>{{\"files\": []}}</answer></think>").calls == ()
+    assert parse_message(f'<think>{GREP}<answer>{{"files": []}}</answer></think>').calls == ()
     assert parse_message(f"<think>{GREP}").calls == ()
     assert parse_message(f"{GREP}</think>{GREP}").calls == (ToolCall("grep", {"pattern": "x"}),)
 
 
 def test_last_readable_answer_counts() -> None:
-    text = '<answer>{"files":["a.py"]}</answer> <answer>{"files":["./b.py","b.py"]}</answer> <answer>{"files":"c"}</answer>'
-    message = parse_message(text)
+    bodies = ('{"files":["a.py"]}', '{"files":["./b.py","b.py"]}', '{"files":"c"}')
+    message = parse_message(" ".join(f"<answer>{body}</answer>" for body in bodies))
     assert message.answer is not None and message.answer.files == ("b.py",)
     assert message.answer_error == ""
 
@@ -121,8 +123,10 @@ json_values = st.recursive(
 )
 pieces = st.one_of(
     st.sampled_from(
-        ["<tool_call>", "</tool_call>", "<answer>", "</answer>", "<think>", "</think>", "{", "}", '"', "\\", "\n"]
-        + ['{"name": "grep", "arguments": {"pattern": "x"}}', '{"files": ["a.py"]}', '"name"', '"arguments":']
+        [
+            *("<tool_call>", "</tool_call>", "<answer>", "</answer>", "<think>", "</think>", "{", "}", '"', "\\", "\n"),
+            *('{"name": "grep", "arguments": {"pattern": "x"}}', '{"files": ["a.py"]}', '"name"', '"arguments":'),
+        ]
     ),
     st.text(max_size=8),
     json_values.map(json.dumps),
@@ -140,7 +144,11 @@ def test_never_raises_and_results_are_writable(text: str) -> None:
     assert not (message.answer and message.answer_error)
 
 
-@given(st.text(min_size=1, alphabet="abcdefg_"), st.dictionaries(st.text(), json_values, max_size=4), st.text(max_size=5).map(lambda s: s.strip() and " " + "\n"))
+@given(
+    st.text(min_size=1, alphabet="abcdefg_"),
+    st.dictionaries(st.text(), json_values, max_size=4),
+    st.text(max_size=5).map(lambda s: s.strip() and " " + "\n"),
+)
 def test_round_trip(name: str, arguments: dict[str, object], space: str) -> None:
     text = f"<tool_call>{space}{json.dumps({'name': name, 'arguments': arguments})}{space}</tool_call>"
     assert only_call(text) == ToolCall(name, json.loads(json.dumps(arguments)))

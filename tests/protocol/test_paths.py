@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codegrep.issues.issue import LineRange
 from codegrep.protocol.answer import Answer, read_answer
 from codegrep.protocol.paths import normalise_path, normalise_paths
-from codegrep.issues.issue import LineRange
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,16 @@ def test_idempotent_and_never_absolute(path: str) -> None:
 
 def test_answer_counts_what_it_leaves_out() -> None:
     answer = read_answer(
-        {"files": ["a.py", 3, None, ""], "line_ranges": [["./a.py", 1, 2], {"file": "b.py", "start": 3, "end": 3}, ["a.py", 2, 1], ["a.py", True, 2], 5]}
+        {
+            "files": ["a.py", 3, None, ""],
+            "line_ranges": [
+                ["./a.py", 1, 2],
+                {"file": "b.py", "start": 3, "end": 3},
+                ["a.py", 2, 1],
+                ["a.py", True, 2],
+                5,
+            ],
+        }
     )
     assert isinstance(answer, Answer)
     assert answer.files == ("a.py",)

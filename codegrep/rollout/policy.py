@@ -1,0 +1,95 @@
+"""Who speaks in a rollout: the seam between the loop and a model, or a script that stands in for one."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from codegrep.engines.engine import Engine, Generation, GenerationRequest, Sampling
+from codegrep.issues.issue import Issue
+from codegrep.protocol.calls import ToolResult
+from codegrep.protocol.chat import ChatFormat
+
+
+@dataclass(frozen=True)
+class TurnState:
+    """What is known when a turn begins.
+
+    Attributes:
+        issue: the issue. A policy that is measured must not look at its gold files.
+        turn: 0-based.
+        answer_turn: no calls are run any more; an answer is due.
+        results: of every earlier turn, in call order.
+        context_ids: prompt and everything after it, as token ids.
+        max_tokens: most tokens of this turn, the stop token included; > 0.
+    """
+
+    issue: Issue
+    turn: int
+    answer_turn: bool
+    results: tuple[tuple[ToolResult, ...], ...]
+    context_ids: tuple[int, ...]
+    max_tokens: int
+
+
+class Policy(Protocol):
+    """Gives the tokens of one turn after another. One object serves one rollout."""
+
+    @property
+    def source(self) -> str:
+        """Rollout.source: "policy" or "scripted"."""
+        ...
+
+    async def next(self, state: TurnState) -> Generation:
+        """Tokens of this turn; at most state.max_tokens. Raises InfrastructureError when the engine is lost."""
+        ...
+
+
+class EnginePolicy:
+    """A model behind an engine.
+
+    Args:
+        sampling: of every turn; its max_tokens is a further bound.
+        seed: of the rollout; each turn draws with a seed of its own. None leaves the draw to the engine.
+    """
+
+    source = "policy"
+
+    def __init__(self, engine: Engine, sampling: Sampling, seed: int | None) -> None:
+        self._engine = engine
+        self._sampling = sampling
+        self._seed = seed
+
+    async def next(self, state: TurnState) -> Generation:
+        """Sample one turn."""
+        sampling = replace(self._sampling, max_tokens=min(self._sampling.max_tokens, state.max_tokens))
+        seed = None if self._seed is None else turn_seed(self._seed, state.turn)
+        return await self._engine.generate(GenerationRequest(state.context_ids, sampling, seed))
+
+
+class ScriptedPolicy:
+    """Turns whose text a function writes (SPEC 3.3's teacher without a model). Its tokens count as the policy's own.
+
+    Args:
+        write: text of the next turn from the state; may look at anything in it.
+    """
+
+    source = "scripted"
+
+    def __init__(self, chat: ChatFormat, write: Callable[[TurnState], Awaitable[str]]) -> None:
+        self._chat = chat
+        self._write = write
+
+    async def next(self, state: TurnState) -> Generation:
+        """Write one turn and encode it."""
+        ids = self._chat.turn_ids(await self._write(state))
+        if len(ids) > state.max_tokens:
+            return Generation(tuple(ids[: state.max_tokens]), (), "length")
+        return Generation(tuple(ids), (), "stop")
+
+
+def turn_seed(seed: int, turn: int) -> int:
+    """A seed for one turn, spread over 63 bits so that neighbouring rollouts do not share draws."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{turn}".encode()).digest()[:8], "big") >> 1
