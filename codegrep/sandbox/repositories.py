@@ -1,0 +1,266 @@
+"""One bare clone per repository (SPEC 1.2, layer 2): made once, checked, and asked for commits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from codegrep.errors import RepositoryError
+from codegrep.sandbox.git import GitError, run_git, without_credentials
+from codegrep.sandbox.locks import FileLock
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_PLAIN_REPO = re.compile(r"(?!.*__)[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9.][A-Za-z0-9._-]*")
+_NETWORK = re.compile(r"(?:https?|ssh|git|file)://.+|[\w.-]+@[\w.-]+:(?!/?/).+")
+_DESCRIPTION = "codegrep.json"
+# Attributes named here win over those of the tree: line endings, filters and encodings leave every file as it is
+# stored.
+_ATTRIBUTES = "* -text -eol -filter -ident -working-tree-encoding\n"
+_SHORT = 60.0  # seconds for commands that touch no network and no tree
+
+
+class Location(Protocol):
+    """Where a repository can be had: a bare or working clone or a bundle on this machine, or a URL."""
+
+    @property
+    def local(self) -> Path | None: ...
+    @property
+    def url(self) -> str | None: ...
+
+
+@dataclass(frozen=True)
+class BareClone:
+    """A usable bare clone. path: its folder, real path."""
+
+    repo: str
+    path: Path
+
+    @property
+    def lock_path(self) -> Path:
+        """The lock between processes for everything that changes the clone or its list of worktrees.
+
+        It follows from the clone's real path alone, so roots that reach one clone by different names share it.
+        """
+        return self.path.parent / ".locks" / f"{self.path.name}.lock"
+
+
+class Repositories:
+    """The bare clones under one folder; any number of processes may use one folder at the same time.
+
+    A clone from a folder on this machine is git's own local clone, which hard-links the object files: fast, no disk,
+    and it stays whole when the source is deleted or repacked. `--shared` would break in both cases, copying costs the
+    disk once more. Where the source itself borrows objects, they are copied in (`--dissociate`).
+
+    Args:
+        root: folder of the clones, one folder `owner__name` each.
+        clone_timeout: seconds for a clone or a fetch (600 in the paper).
+        locations: where repositories can be had that `open` does not find; optional.
+    """
+
+    def __init__(self, root: Path, clone_timeout: float, locations: Mapping[str, Location] | None = None) -> None:
+        self.root = root.expanduser().absolute()
+        self.clone_timeout = clone_timeout
+        self._locations = dict(locations or {})
+
+    def open(self, repo: str) -> BareClone:
+        """The clone of `repo`, made first if it is missing and its location is known.
+
+        Raises:
+            RepositoryError: not there and location unknown, or the clone failed.
+        """
+        if (location := self._locations.get(repo)) is not None:
+            return self.ensure(repo, location)
+        path = self._path(repo)
+        if not _is_complete(path):
+            raise RepositoryError(f"there is no clone of {repo} under {self.root}", "Run the stage 'prepare' first.")
+        return self._checked(repo, path)
+
+    def ensure(self, repo: str, location: Location | None) -> BareClone:
+        """The clone of `repo`, made from `location` if it is missing. Safe to call from many processes at once.
+
+        Without a location it has to be there already.
+
+        Raises:
+            RepositoryError: one line with the reason; nothing half-made is left behind.
+        """
+        path = self._path(repo)
+        if location is None:
+            return self.open(repo)
+        source = _source(repo, location)
+        if _is_complete(path) and _description(path).get("source_hash") == _hash(source):
+            return self._checked(repo, path)
+        self.root.mkdir(parents=True, exist_ok=True)
+        path = self._path(repo)
+        with FileLock(BareClone(repo, path).lock_path, timeout=self.clone_timeout + _SHORT):
+            if not _is_complete(path):
+                self._clone(repo, source, path)
+            clone = self._checked(repo, path)
+            if _description(path).get("source_hash") != _hash(source):
+                self._point_at(clone, source)
+        return clone
+
+    def has_commit(self, clone: BareClone, commit: str) -> bool:
+        """True when the clone holds the commit (`git cat-file -e <commit>^{commit}`)."""
+        if _COMMIT.fullmatch(commit) is None:
+            return False
+        try:
+            run_git(["cat-file", "-e", f"{commit}^{{commit}}"], git_dir=clone.path, timeout=_SHORT)
+        except GitError:
+            return False
+        return True
+
+    def fetch_commit(self, clone: BareClone, commit: str) -> None:
+        """Makes sure that the clone holds the commit: fetch of it alone, then of everything (SPEC 1.2).
+
+        Raises:
+            RepositoryError: no full hash, or the commit is nowhere to be had.
+        """
+        require_full_hash(clone.repo, commit)
+        if self.has_commit(clone, commit):
+            return
+        reason = ""
+        # Fetches walk the list of worktrees, so they take the same lock as the code that changes it.
+        with FileLock(clone.lock_path, timeout=self.clone_timeout + _SHORT):
+            for what in (["origin", commit], ["--all", "--tags", "--force"]):
+                if self.has_commit(clone, commit):
+                    return
+                try:
+                    run_git(
+                        ["fetch", "--quiet", "--no-write-fetch-head", "--no-auto-maintenance", *what],
+                        git_dir=clone.path,
+                        timeout=self.clone_timeout,
+                        isolated=False,
+                    )
+                except GitError as error:
+                    reason = f" ({error})"
+        if not self.has_commit(clone, commit):
+            raise RepositoryError(
+                f"commit {commit} of {clone.repo} is neither in the clone nor in its source{reason}",
+                "Check base_commit, or give a clone with full history.",
+            )
+
+    def _path(self, repo: str) -> Path:
+        root = self.root.resolve()
+        return root / folder_name(repo)
+
+    def _checked(self, repo: str, path: Path) -> BareClone:
+        owner = _description(path).get("repo")
+        if owner != repo:
+            raise RepositoryError(f"{path} holds {owner}, not {repo}", "Give the repositories names that differ.")
+        return BareClone(repo, path)
+
+    def _clone(self, repo: str, source: str, path: Path) -> None:
+        incoming = self.root / ".incoming"
+        incoming.mkdir(exist_ok=True)
+        # The lock is ours, so whatever lies here under this repository's name was left behind by a killed process.
+        for old in incoming.glob(f"{path.name}@*"):
+            shutil.rmtree(old, ignore_errors=True)
+        if path.exists():
+            raise RepositoryError(f"{path} exists but is no clone made here", "Move it away.")
+        fresh = incoming / f"{path.name}@{uuid.uuid4().hex[:8]}"
+        try:
+            command = ["clone", "--quiet", "--bare", "--template=", "--no-recurse-submodules", "--dissociate"]
+            command += ["-c", "gc.auto=0", "-c", "maintenance.auto=false", "--", source, str(fresh)]
+            run_git(command, timeout=self.clone_timeout, isolated=False)
+            _refuse_partial(repo, source, fresh)
+            (fresh / "info").mkdir(exist_ok=True)
+            (fresh / "info" / "attributes").write_text(_ATTRIBUTES)
+            _set(fresh, "remote.origin.fetch", "+refs/heads/*:refs/heads/*")
+            _describe(fresh, repo, source)
+            fresh.rename(path)
+        except (GitError, OSError) as error:
+            where = without_credentials(source)
+            raise RepositoryError(
+                f"{repo} cannot be cloned from {where} ({error})", "Check the address, or give a local clone."
+            ) from error
+        finally:
+            shutil.rmtree(fresh, ignore_errors=True)
+
+    def _point_at(self, clone: BareClone, source: str) -> None:
+        try:
+            _set(clone.path, "remote.origin.url", source)
+        except GitError as error:
+            raise RepositoryError(f"the clone of {clone.repo} cannot be changed ({error})") from error
+        _describe(clone.path, clone.repo, source)
+
+
+def folder_name(repo: str) -> str:
+    """`owner__name`; a name that could be confused with another's is followed by a hash of the exact name."""
+    if _PLAIN_REPO.fullmatch(repo):
+        return repo.replace("/", "__")
+    plain = re.sub(r"[^A-Za-z0-9._-]+", "__", repo).strip("._-")[:80] or "repo"
+    return f"{plain}-{_hash(repo)[:8]}"
+
+
+def require_full_hash(repo: str, commit: str) -> None:
+    """Raises RepositoryError unless `commit` is a full lower-case hash; nothing else ever reaches a git command."""
+    if _COMMIT.fullmatch(commit) is None:
+        raise RepositoryError(f"{commit[:80]!r} is no full commit hash of {repo}", "Give all 40 hexadecimal digits.")
+
+
+def _source(repo: str, location: Location) -> str:
+    if location.local is not None:
+        local = location.local.expanduser().absolute()
+        if local.exists():
+            return str(local)
+        if location.url is None:
+            raise RepositoryError(f"{repo} is not at {local}", "Give the path of a clone or a bundle.")
+    if location.url is None:
+        raise RepositoryError(f"nothing says where {repo} can be had", "Give a folder of clones or a URL.")
+    if _NETWORK.fullmatch(location.url) is None:
+        raise RepositoryError(
+            f"{without_credentials(location.url)[:200]!r} is no address of a repository",
+            "Use https://, ssh:// or file://.",
+        )
+    return location.url
+
+
+def _refuse_partial(repo: str, source: str, path: Path) -> None:
+    """A clone of a blobless clone lacks the files themselves; every later checkout would fail one by one."""
+    local = Path(source)
+    if not local.is_dir():
+        return
+    promised = any((path / "objects" / "pack").glob("*.promisor"))
+    for config in (local / "config", local / ".git" / "config"):
+        if config.is_file():
+            text = config.read_text("utf-8", "replace").lower()
+            promised = (
+                promised or "partialclone" in text or re.search(r"promisor\s*=\s*(true|1|yes|on)", text) is not None
+            )
+    if promised:
+        raise RepositoryError(f"{repo} at {source} is a partial clone, its files are missing", "Give a full clone.")
+
+
+def _is_complete(path: Path) -> bool:
+    return (path / _DESCRIPTION).is_file()
+
+
+def _description(path: Path) -> dict[str, str]:
+    try:
+        loaded = json.loads((path / _DESCRIPTION).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(k): str(v) for k, v in loaded.items()} if isinstance(loaded, dict) else {}
+
+
+def _describe(path: Path, repo: str, source: str) -> None:
+    fresh = path / f"{_DESCRIPTION}.{os.getpid()}.new"
+    record = {"repo": repo, "source": without_credentials(source), "source_hash": _hash(source)}
+    fresh.write_text(json.dumps(record), "utf-8")
+    fresh.replace(path / _DESCRIPTION)
+
+
+def _set(path: Path, key: str, value: str) -> None:
+    run_git(["config", "--replace-all", key, value], git_dir=path, timeout=_SHORT)
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,183 @@
+"""The calls of a turn on the tree of a commit: leased, executed at the same time, answered in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import weakref
+from collections import Counter
+from collections.abc import AsyncIterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from codegrep.config import SandboxConfig, ToolsConfig
+from codegrep.errors import CodegrepError, InfrastructureError
+from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult, ToolStatus
+from codegrep.sandbox.cache import ResultCache
+from codegrep.sandbox.repositories import Location, Repositories
+from codegrep.sandbox.toolbox import CheckedCall, Toolbox, numbered, refusal
+from codegrep.sandbox.tools import ArgumentError, Outcome
+from codegrep.sandbox.tools.tool import mistake
+from codegrep.sandbox.worktrees import Lease, Worktrees
+
+# Trees that are made at the same time; each waits for git, mostly.
+_ADDING_THREADS = 4
+
+
+class Sandbox:
+    """Executes tool calls. Usable from any number of tasks, in one event loop or one after the other.
+
+    Args:
+        worktrees: where trees come from.
+        toolbox: the tools; its limits say how many calls a turn and how many at once.
+        cache_bytes: bound of the result cache.
+    """
+
+    def __init__(self, worktrees: Worktrees, toolbox: Toolbox, cache_bytes: int = 64 << 20) -> None:
+        self.worktrees = worktrees
+        self.toolbox = toolbox
+        self._cache = ResultCache(cache_bytes)
+        self._counts: Counter[str] = Counter()
+        self._seconds = 0.0
+        self._places: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._threads = ThreadPoolExecutor(_ADDING_THREADS, thread_name_prefix="worktree")
+
+    @classmethod
+    def under(
+        cls, root: Path, tools: ToolsConfig, sandbox: SandboxConfig, locations: Mapping[str, Location] | None = None
+    ) -> Sandbox:
+        """A sandbox with its clones in `root`/bare and its trees in `root`/trees, repaired first."""
+        repositories = Repositories(root / "bare", sandbox.clone_timeout, locations)
+        worktrees = Worktrees(root / "trees", repositories, sandbox.min_free_gib, sandbox.max_worktrees)
+        worktrees.repair()
+        return cls(worktrees, Toolbox(tools))
+
+    async def run_turn(self, repo: str, commit: str, calls: Sequence[ToolCall | MalformedCall]) -> list[ToolResult]:
+        """Answers every call of a turn, in order, numbered from 1.
+
+        The first `max_calls` calls are executed at the same time, the others are refused; a malformed call is answered
+        with what is wrong with it and takes its place in the count. Cancelling ends the calls that nobody else waits
+        for.
+
+        Raises:
+            InfrastructureError: the tree cannot be had.
+        """
+        if not any(isinstance(call, ToolCall) for call in calls[: self.toolbox.limits.max_calls]):
+            return [self._unexecuted(call, n) for n, call in enumerate(calls, 1)]
+        async with self._lease(repo, commit) as lease:
+            tasks = [asyncio.ensure_future(self._answer(lease, call, n)) for n, call in enumerate(calls, 1)]
+            try:
+                return list(await asyncio.gather(*tasks))
+            finally:
+                # The lease must outlive every call, also when this turn is cancelled.
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def prepare(self, repo: str, commit: str) -> None:
+        """Makes the tree of a commit, so that the first turn need not wait for it.
+
+        Raises:
+            InfrastructureError: the tree cannot be had.
+        """
+        async with self._lease(repo, commit):
+            pass
+
+    def stats(self) -> dict[str, float]:
+        """Counters since the start, by metric name."""
+        w = self.worktrees.counts
+        return {
+            **{name: float(count) for name, count in sorted(self._counts.items())},
+            "seconds": self._seconds,
+            "cache/hits": float(self._cache.hits),
+            "cache/shared": float(self._cache.shared),
+            "cache/misses": float(self._cache.misses),
+            "cache/bytes": float(self._cache.size),
+            "worktrees/leases": float(w.leases),
+            "worktrees/adds": float(w.adds),
+            "worktrees/removals": float(w.removals),
+            "worktrees/repairs": float(w.repairs),
+            "worktrees/seconds_adding": w.seconds_adding,
+        }
+
+    def close(self) -> None:
+        """Ends all leases. The trees stay."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        self.worktrees.close()
+
+    async def _answer(self, lease: Lease, call: ToolCall | MalformedCall, number: int) -> ToolResult:
+        if isinstance(call, MalformedCall) or number > self.toolbox.limits.max_calls:
+            return self._unexecuted(call, number)
+        seconds = 0.0
+
+        async def compute(checked: CheckedCall) -> Outcome:
+            nonlocal seconds
+            async with self._place():
+                began = time.monotonic()
+                try:
+                    return await self.toolbox.execute(lease.path, checked)
+                finally:
+                    seconds = time.monotonic() - began
+                    self._seconds += seconds
+
+        try:
+            checked = self.toolbox.check(call)
+            key = (lease.repo, lease.commit, checked.key)
+            outcome = await self._cache.get(key, lambda: compute(checked))
+        except ArgumentError as error:
+            outcome = mistake(str(error))
+        self._counts[f"calls/{outcome.status.value}"] += 1
+        self._counts["calls/timed_out"] += outcome.timed_out
+        return numbered(outcome, call, number, seconds)
+
+    def _unexecuted(self, call: ToolCall | MalformedCall, number: int) -> ToolResult:
+        limit = self.toolbox.limits.max_calls
+        if number > limit:
+            outcome = refusal(f"not executed, at most {limit} calls a turn are allowed")
+            self._counts[f"calls/{ToolStatus.REFUSED.value}"] += 1
+            return ToolResult(number, call, outcome.status, outcome.text)
+        assert isinstance(call, MalformedCall)
+        self._counts["calls/malformed"] += 1
+        text = f"ERROR: the call cannot be read: {call.reason}"[: self.toolbox.limits.max_chars]
+        return ToolResult(number, call, ToolStatus.MODEL_ERROR, text)
+
+    @contextlib.asynccontextmanager
+    async def _lease(self, repo: str, commit: str) -> AsyncIterator[Lease]:
+        lease = await self._leased(repo, commit)
+        try:
+            yield lease
+        finally:
+            lease.release()
+
+    async def _leased(self, repo: str, commit: str) -> Lease:
+        try:
+            ready = self.worktrees.lease_if_ready(repo, commit)
+            if ready is not None:
+                return ready
+            making = asyncio.get_running_loop().run_in_executor(self._threads, self.worktrees.lease, repo, commit)
+            try:
+                return await asyncio.shield(making)
+            except asyncio.CancelledError:
+                # git goes on in its thread; the lease that comes of it has no owner any more.
+                making.add_done_callback(_release)
+                raise
+        except InfrastructureError:
+            raise
+        except CodegrepError as error:
+            raise InfrastructureError(error.what, error.fix) from error
+        except (OSError, RuntimeError) as error:
+            raise InfrastructureError(f"no worktree of {repo} at {commit[:12]} ({error})") from error
+
+    def _place(self) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        if loop not in self._places:
+            self._places[loop] = asyncio.Semaphore(self.toolbox.limits.concurrency)
+        return self._places[loop]
+
+
+def _release(making: asyncio.Future[Lease]) -> None:
+    if not making.cancelled() and making.exception() is None:
+        making.result().release()

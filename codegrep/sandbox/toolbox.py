@@ -1,0 +1,129 @@
+"""The tools of a run by name: what the model is told about them, and one call on one tree."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from codegrep.config import ToolsConfig
+from codegrep.errors import CodegrepError, ConfigError
+from codegrep.protocol.calls import ToolCall, ToolResult, ToolStatus
+from codegrep.sandbox.tools import ArgumentError, Glob, Grep, Outcome, Read, SearchPrograms, Tool
+from codegrep.sandbox.tools.tool import Argument, fault, mistake
+
+_log = logging.getLogger(__name__)
+_NAMES = {"grep": Grep, "glob": Glob, "read": Read}
+
+
+@dataclass(frozen=True)
+class CheckedCall:
+    """A call whose tool exists and whose arguments are right. key: canonical text of tool and arguments."""
+
+    tool: Tool
+    arguments: dict[str, Argument]
+    key: str
+
+
+class Toolbox:
+    """The tools named in the configuration.
+
+    Args:
+        limits: caps and deadlines; `names` holds "grep", "glob", "read" or dotted names of classes that meet Tool.
+        programs: the search programs; found by itself when None.
+
+    Raises:
+        ConfigError: a name that is no tool.
+    """
+
+    def __init__(self, limits: ToolsConfig, programs: SearchPrograms | None = None) -> None:
+        self.limits = limits
+        programs = programs or SearchPrograms()
+        tools = [_make(name, limits, programs) for name in limits.names]
+        self._tools = {tool.name: tool for tool in tools}
+        if len(self._tools) != len(tools):
+            raise ConfigError(f"tools.names={limits.names} names a tool twice", "Leave one of them out.")
+
+    def schemas(self) -> list[dict[str, Any]]:
+        """The tools as function schemas (the JSON form that chat templates take)."""
+        return [
+            {
+                "type": "function",
+                "function": {"name": t.name, "description": t.description, "parameters": dict(t.parameters)},
+            }
+            for t in self._tools.values()
+        ]
+
+    def check(self, call: ToolCall) -> CheckedCall:
+        """The call, ready to be run.
+
+        Raises:
+            ArgumentError: unknown tool or arguments that cannot be used, in words for the model.
+        """
+        tool = self._tools.get(call.name)
+        if tool is None:
+            raise ArgumentError(f"there is no tool {ascii(call.name)[:60]} (tools: {', '.join(self._tools)})")
+        arguments = tool.check(call.arguments)
+        return CheckedCall(tool, arguments, json.dumps([tool.name, arguments], sort_keys=True))
+
+    async def execute(self, root: Path, call: CheckedCall) -> Outcome:
+        """Runs a checked call.
+
+        Whatever goes wrong inside a tool becomes an infrastructure outcome; cancelling passes.
+        """
+        try:
+            outcome = await call.tool.run(root, call.arguments)
+        except Exception as error:
+            _log.exception("%s failed", call.tool.name)
+            return fault(f"{call.tool.name} failed ({type(error).__name__})")
+        if len(outcome.text) > self.limits.max_chars:
+            return Outcome(
+                **{**vars(outcome), "text": outcome.text[: self.limits.max_chars - 6] + " [cut]", "truncated": True}
+            )
+        return outcome
+
+    async def run(self, root: Path, call: ToolCall, number: int) -> ToolResult:
+        """Runs one call on the tree at `root`; never raises for what the model wrote."""
+        began = time.monotonic()
+        try:
+            outcome = await self.execute(root, self.check(call))
+        except ArgumentError as error:
+            outcome = mistake(str(error))
+        return numbered(outcome, call, number, time.monotonic() - began)
+
+
+def numbered(outcome: Outcome, call: ToolCall, number: int, seconds: float) -> ToolResult:
+    """An outcome as the result of the call at its place in the turn."""
+    return ToolResult(number, call, outcome.status, outcome.text, outcome.files, outcome.truncated, seconds)
+
+
+def refusal(reason: str) -> Outcome:
+    """The answer to a call that is not executed."""
+    return Outcome(ToolStatus.REFUSED, f"ERROR: {reason}")
+
+
+def _make(name: str, limits: ToolsConfig, programs: SearchPrograms) -> Tool:
+    kind: Callable[..., Any] | None = _NAMES.get(name)
+    if kind is None:
+        module, _, attribute = name.rpartition(".")
+        try:
+            kind = getattr(importlib.import_module(module), attribute) if module else None
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"tools.names: {name} cannot be imported ({error})", "Check the dotted name.") from error
+        if not callable(kind):
+            raise ConfigError(
+                f"tools.names: there is no tool {name}", f"Use {', '.join(_NAMES)} or a class's dotted name."
+            )
+    try:
+        takes_programs = "programs" in inspect.signature(kind).parameters
+        return cast(Tool, kind(limits, programs) if takes_programs else kind(limits))
+    except CodegrepError:
+        raise
+    except Exception as error:
+        raise ConfigError(f"tools.names: {name} cannot be made ({error})", "Check its arguments.") from error

@@ -1,0 +1,231 @@
+"""grep(pattern, path, include, ignore_case): matching lines, and for every matching file what it holds, as data."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import re
+import stat
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from codegrep.config import ToolsConfig
+from codegrep.issues.paths import is_test_path
+from codegrep.protocol.calls import FileMatches, ToolStatus
+from codegrep.sandbox.guard import Guard, PathRefused
+from codegrep.sandbox.tools.arguments import check_arguments
+from codegrep.sandbox.tools.matches import FileHits, MatchReader, name_words
+from codegrep.sandbox.tools.pathglob import matches_glob
+from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout, run_process
+from codegrep.sandbox.tools.search import SearchPrograms, short_reason, split_globs
+from codegrep.sandbox.tools.shown import fit, shown_line
+from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
+
+# Output of one search that is read; a broader pattern is counted first and then read from the files that are shown.
+_MAX_OUTPUT = 2 << 20
+#: Files that the data of one result names.
+MAX_FILES = 200
+_ABOUT_THE_REQUEST = re.compile(r"regex|glob|pattern|size limit", re.IGNORECASE)
+
+
+class Grep:
+    """Regular-expression search with ripgrep (Rust syntax: linear time, no look-around, no back-references).
+
+    Hidden files are left out, `.gitignore` has no say, links are not followed, binary files are skipped. Results are in
+    the order of paths, so the same call always gives the same answer.
+
+    A search that meets its deadline is the model's mistake when it had a fair share of a core until then (the pattern
+    is too heavy), and the machine's fault when it had not.
+    """
+
+    name = "grep"
+    description = "Search file contents with a regular expression. Gives path:line:text for each matching line."
+
+    def __init__(self, limits: ToolsConfig, programs: SearchPrograms | None = None) -> None:
+        self._limits = limits
+        self._programs = programs or SearchPrograms()
+        self.parameters: Mapping[str, Any] = {
+            "type": "object",
+            "properties": {
+                "pattern": {"type": "string", "description": "regular expression"},
+                "path": {"type": "string", "description": "folder or file to search, default: the whole repository"},
+                "include": {
+                    "type": "string",
+                    "description": f"glob of file names, default: {limits.grep_include or 'all files'}",
+                },
+                "ignore_case": {"type": "boolean", "description": "ignore upper and lower case, default: false"},
+            },
+            "required": ["pattern"],
+            "additionalProperties": False,
+        }
+        self._defaults: dict[str, Argument] = {"path": ".", "include": limits.grep_include, "ignore_case": False}
+
+    def check(self, arguments: Mapping[str, Any]) -> dict[str, Argument]:
+        """See Tool.check."""
+        checked = check_arguments(self.parameters, self._defaults, arguments)
+        if not checked["pattern"]:
+            raise ArgumentError("argument 'pattern' is empty")
+        if "\n" in str(checked["pattern"]) or "\r" in str(checked["pattern"]):
+            raise ArgumentError("argument 'pattern' contains a line break; lines are searched one by one")
+        return checked
+
+    async def run(self, root: Path, arguments: Mapping[str, Argument]) -> Outcome:
+        """See Tool.run."""
+        guard = Guard(root)
+        try:
+            path = guard.resolve(str(arguments["path"]))
+        except PathRefused as refused:
+            return mistake(str(refused))
+        if (problem := _not_searchable(root, path)) is not None:
+            return mistake(problem)
+        search = _Search(
+            self._programs,
+            root,
+            pattern=str(arguments["pattern"]),
+            path=path,
+            include=[glob.removeprefix("./") for glob in split_globs(str(arguments["include"]))],
+            ignore_case=bool(arguments["ignore_case"]),
+            limits=self._limits,
+        )
+        try:
+            hits = await search.run()
+        except ProcessFailed as error:
+            return fault(str(error))
+        except ProcessTimeout as error:
+            if error.starved:
+                return fault(f"{error}, the machine is too busy", timed_out=True)
+            text = f"ERROR: {error}; use a simpler pattern or name a folder in path"
+            return Outcome(ToolStatus.MODEL_ERROR, text, pure=False, timed_out=True)
+        except _BadRequest as error:
+            return mistake(str(error))
+        except _SearchBroke as error:
+            return fault(str(error))
+        hits = [h for h in hits if guard.contains(os.fsdecode(h.path)) and not (self._leaves_out(h.shown))]
+        return self._outcome(search, hits)
+
+    def _leaves_out(self, path: str) -> bool:
+        return self._limits.exclude_tests and is_test_path(path)
+
+    def _outcome(self, search: _Search, hits: list[FileHits]) -> Outcome:
+        limits = self._limits
+        if not hits:
+            return Outcome(ToolStatus.OK, self._nothing(search))
+        total = sum(h.count for h in hits)
+        kept = _most_telling(hits)
+        matching = ((h.shown, number, text) for h in hits for number, text in h.lines)
+        lines = [
+            f"{path}:{number}:{shown_line(text, limits.max_line_chars)}"
+            for path, number, text in itertools.islice(matching, limits.max_matches)
+        ]
+
+        def header(shown: int) -> str:
+            if shown == total:
+                return ""
+            return f"[first {shown} of {total} matching lines in {len(hits)} file{'s' * (len(hits) > 1)}]"
+
+        text, shown = fit(lines, limits.max_chars, header)
+        files = tuple(
+            FileMatches(h.shown, h.count, h.best_number, shown_line(h.best_text.strip(), limits.max_line_chars))
+            for h in kept
+        )
+        return Outcome(ToolStatus.OK, text, files, truncated=shown < total or len(kept) < len(hits))
+
+    def _nothing(self, search: _Search) -> str:
+        if search.is_file and search.binary:
+            return f"[{search.path} matches, but it is a binary file: its lines are not shown]"
+        where = search.path if search.path != "." else "the repository"
+        what = f" in files {','.join(search.include)}" if search.include and not search.is_file else ""
+        tests = ", test files left out" if self._limits.exclude_tests else ""
+        return shown_line(f"[no matching lines{what} in {where}{tests}]", self._limits.max_chars - 20)
+
+
+class _BadRequest(Exception):
+    pass
+
+
+class _SearchBroke(Exception):
+    pass
+
+
+@dataclass
+class _Search:
+    """One search: usually one process; three for a pattern that matches more than can be read."""
+
+    programs: SearchPrograms
+    root: Path
+    pattern: str
+    path: str
+    include: list[str]
+    ignore_case: bool
+    limits: ToolsConfig
+    binary: bool = False
+
+    @property
+    def is_file(self) -> bool:
+        return (self.root / self.path).is_file()
+
+    async def run(self) -> list[FileHits]:
+        """All matching files in the order of their paths."""
+        self._deadline = asyncio.get_running_loop().time() + self.limits.grep_timeout
+        width = self.limits.max_line_chars
+        include = [] if self.is_file else self.include
+        command = self.programs.matches(self.pattern, self.path, include, self.ignore_case, width)
+        reader = await self._read(command, _MAX_OUTPUT)
+        if not reader.overflowed:
+            return self._in_order(reader)
+        counted = await self._read(
+            self.programs.counts(self.pattern, self.path, include, self.ignore_case), 64 * _MAX_OUTPUT, counts=True
+        )
+        hits = self._in_order(counted)
+        read = [h for h in hits if not (self.limits.exclude_tests and is_test_path(h.shown))][:MAX_FILES]
+        command = self.programs.matches(
+            self.pattern, "", [], self.ignore_case, width, per_file=max(1, self.limits.max_matches)
+        )
+        command = [*command[:-1], *(os.fsdecode(h.path) for h in read)]
+        lines = {h.path: h for h in (await self._read(command, 64 * _MAX_OUTPUT)).hits()}
+        return [h.with_lines(lines.get(h.path)) for h in hits]
+
+    async def _read(self, command: Sequence[str], max_output: int, counts: bool = False) -> MatchReader:
+        keep = max(1, self.limits.max_matches)
+        reader = MatchReader(keep, max_output, name_words(self.pattern), counts)
+        left = self._deadline - asyncio.get_running_loop().time()
+        try:
+            end = await run_process(command, self.root, max(0.05, left), reader.take)
+        except ProcessTimeout as error:
+            raise ProcessTimeout(self.limits.grep_timeout, error.starved) from None
+        reason = short_reason(end.stderr)
+        if not end.stopped and end.code == 2 and reason:
+            if not self.programs.has_ripgrep or _ABOUT_THE_REQUEST.search(end.stderr):
+                raise _BadRequest(f"{reason} (regular expression or glob; escape special characters with a backslash)")
+            raise _SearchBroke(f"the search program failed: {reason}")
+        if not end.stopped and end.code not in (0, 1, 2):
+            raise _SearchBroke(f"the search program ended with code {end.code}")
+        self.binary = reader.ended_binary
+        return reader
+
+    def _in_order(self, reader: MatchReader) -> list[FileHits]:
+        hits = sorted(reader.hits(), key=lambda h: h.path)
+        if self.programs.has_ripgrep or self.is_file or not self.include:
+            return hits
+        return [h for h in hits if any(matches_glob(h.shown, glob) for glob in self.include)]
+
+
+def _most_telling(hits: list[FileHits]) -> list[FileHits]:
+    """At most MAX_FILES files, in the order of paths; those that define what was searched for go first."""
+    if len(hits) <= MAX_FILES:
+        return hits
+    chosen = sorted(hits, key=lambda h: (h.rank, h.path))[:MAX_FILES]
+    return sorted((h for h in chosen), key=lambda h: h.path)
+
+
+def _not_searchable(root: Path, path: str) -> str | None:
+    try:
+        mode = (root / path).lstat().st_mode
+    except OSError:
+        return f"no such file or folder: {path}"
+    if stat.S_ISDIR(mode) or stat.S_ISREG(mode):
+        return None
+    return f"{path} is neither a file nor a folder"

