@@ -100,7 +100,9 @@ class Toolbox:
 
 def numbered(outcome: Outcome, call: ToolCall, number: int, seconds: float) -> ToolResult:
     """An outcome as the result of the call at its place in the turn."""
-    return ToolResult(number, call, outcome.status, outcome.text, outcome.files, outcome.truncated, seconds)
+    return ToolResult(
+        number, call, outcome.status, outcome.text, outcome.files, outcome.truncated, seconds, outcome.files_found
+    )
 
 
 def refusal(reason: str) -> Outcome:

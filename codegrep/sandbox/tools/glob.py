@@ -102,7 +102,7 @@ class Glob:
 
         text, shown = fit(paths[: limits.max_paths], limits.max_chars, header)
         files = tuple(FileMatches(p, 1) for p in paths[:shown])
-        return Outcome(ToolStatus.OK, text, files, truncated=shown < len(paths))
+        return Outcome(ToolStatus.OK, text, files, truncated=shown < len(paths), files_found=len(paths))
 
     async def _names(self, folder: Path, pattern: str) -> list[bytes]:
         if not self._programs.has_ripgrep:

@@ -131,7 +131,7 @@ class Grep:
             FileMatches(h.shown, h.count, h.best_number, shown_line(h.best_text.strip(), limits.max_line_chars))
             for h in kept
         )
-        return Outcome(ToolStatus.OK, text, files, truncated=shown < total or len(kept) < len(hits))
+        return Outcome(ToolStatus.OK, text, files, truncated=shown < total, files_found=len(hits))
 
     def _nothing(self, search: _Search) -> str:
         if search.is_file and search.binary:

@@ -22,7 +22,7 @@ class Outcome:
     """The answer to one call, before it has a number.
 
     Attributes:
-        status, text, files, truncated: as in ToolResult.
+        status, text, files, truncated, files_found: as in ToolResult.
         pure: the same call on the same tree gives the same answer again, so it may be cached. False for everything that
             depends on the machine.
         timed_out: the call met its deadline.
@@ -34,6 +34,7 @@ class Outcome:
     truncated: bool = False
     pure: bool = True
     timed_out: bool = False
+    files_found: int = 0
 
 
 class Tool(Protocol):
