@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from codegrep.config import Config
 from codegrep.errors import CodegrepError
 from codegrep.pipeline.artifact import Artifact, ArtifactStore
+from codegrep.sandbox.actor import RemoteSandbox
 from codegrep.tracking.run import Tracker
 
 
@@ -29,19 +30,9 @@ class Places:
         return self.outputs / "artifacts"
 
     @property
-    def repositories(self) -> Path:
-        """Bare clones."""
-        return self.outputs / "repositories"
-
-    @property
-    def worktrees(self) -> Path:
-        """Worktrees and their ledger."""
-        return self.outputs / "worktrees"
-
-    @property
-    def models(self) -> Path:
-        """Models that were made on this machine."""
-        return self.outputs / "models"
+    def sandbox(self) -> Path:
+        """Bare clones, worktrees and their ledger."""
+        return self.outputs / "sandbox"
 
     @property
     def runs(self) -> Path:
@@ -61,6 +52,7 @@ class Context:
     tracker: Tracker
     console: Console
     artifacts: dict[str, Artifact] = field(default_factory=dict)
+    sandbox: RemoteSandbox | None = None
 
     def need(self, stage: str) -> Artifact:
         """The complete artifact of an earlier stage.

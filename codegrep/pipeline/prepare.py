@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,9 +12,10 @@ from typing import Any
 
 from codegrep.errors import CodegrepError, DataError, RepositoryError
 from codegrep.issues import Issue, LineRange
+from codegrep.issues.git_process import run_git
 from codegrep.issues.load import load_issues
-from codegrep.issues.splits import check_leaks, make_split
-from codegrep.pipeline.artifact import Artifact, write_json
+from codegrep.issues.splits import Split, check_leaks, make_split
+from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
 from codegrep.sandbox.repositories import BareClone, Repositories
 
@@ -47,7 +48,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     loaded = load_issues(config.data)
     dropped: Counter[str] = Counter(loaded.skipped)
     broken = [asdict(b) for b in loaded.broken]
-    repositories = Repositories(context.places.repositories, clone_timeout=config.sandbox.clone_timeout)
+    repositories = Repositories(context.places.sandbox / "bare", clone_timeout=config.sandbox.clone_timeout)
     by_repo: dict[str, list[Issue]] = defaultdict(list)
     for issue in loaded.issues:
         by_repo[issue.repo].append(issue)
@@ -65,14 +66,11 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     if not kept:
         reasons_text = "; ".join(f"{n} {reason}" for reason, n in dropped.most_common(5)) or "the sources are empty"
         raise DataError(f"no usable issue is left ({reasons_text})", "Check data.sources in the configuration")
-    train_only = {name for name, source in config.data.sources.items() if source.use == "train"}
-    split = make_split(kept, config.data.split, train_only=train_only)
+    split = make_split(kept, config.data.split, train_only=loaded.train_only)
     check_leaks(split, kept)
-    for reason, number in split.removed.items():
-        dropped[reason] += number
     by_id = {issue.instance_id: issue for issue in kept}
     write_issues(artifact.folder / "issues.jsonl", [by_id[i] for i in (*split.train, *split.held_out)])
-    artifact.write_json("split.json", {"train": list(split.train), "held_out": list(split.held_out), **split.record})
+    (artifact.folder / "split.json").write_text(split.to_json(), encoding="utf-8")
     artifact.write_json("dropped.json", {"counts": dict(dropped), "rows": broken[:1000]})
     summary = {
         "issues": len(split.train) + len(split.held_out),
@@ -93,10 +91,10 @@ def already(context: Context, artifact: Artifact) -> None:
 
 def load(artifact: Artifact) -> Prepared:
     """Read the stage's issues back."""
-    split = artifact.read_json("split.json")
+    split = Split.from_json((artifact.folder / "split.json").read_text(encoding="utf-8"))
     by_id = {issue.instance_id: issue for issue in read_issues(artifact.folder / "issues.jsonl")}
     return Prepared(
-        tuple(by_id[i] for i in split["train"]), tuple(by_id[i] for i in split["held_out"]), artifact.fingerprint
+        tuple(by_id[i] for i in split.train), tuple(by_id[i] for i in split.held_out), artifact.fingerprint
     )
 
 
@@ -118,22 +116,32 @@ def _usable(
             drop(issue, "repository cannot be cloned", str(error))
         return [], reasons, failures
     kept = []
-    present = clone.existing([(i.base_commit, path) for i in issues for path in i.gold_files])
+    there = _existing(clone, {i.base_commit for i in issues})
+    reachable = []
     for issue in issues:
         try:
-            clone.fetch_commit(issue.base_commit)
+            if issue.base_commit not in there:
+                repositories.fetch_commit(clone, issue.base_commit)
         except RepositoryError as error:
             drop(issue, "missing commit", str(error))
             continue
-        missing = [p for p in issue.gold_files if (issue.base_commit, p) not in present]
-        if missing and missing == list(issue.gold_files):
-            again = clone.existing([(issue.base_commit, path) for path in missing])
-            missing = [p for p in missing if (issue.base_commit, p) not in again]
+        reachable.append(issue)
+    files = _existing(clone, {f"{i.base_commit}:{path}" for i in reachable for path in i.gold_files})
+    for issue in reachable:
+        missing = [path for path in issue.gold_files if f"{issue.base_commit}:{path}" not in files]
         if missing:
             drop(issue, "gold file missing at the base commit", f"{', '.join(missing[:3])} at {issue.base_commit[:12]}")
             continue
         kept.append(issue)
     return kept, reasons, failures
+
+
+def _existing(clone: BareClone, names: Collection[str]) -> set[str]:
+    """Those of some object names ("commit", "commit:path") that the clone holds; one git process for all."""
+    asked = [name for name in sorted(names) if "\n" not in name]
+    said = run_git(["cat-file", "--batch-check"], clone.path, stdin="".join(f"{n}\n" for n in asked).encode())
+    answers = said.decode(errors="replace").splitlines()
+    return {name for name, answer in zip(asked, answers, strict=True) if not answer.endswith(" missing")}
 
 
 def write_issues(path: Path, issues: Sequence[Issue]) -> None:
@@ -181,5 +189,3 @@ def _log(context: Context, summary: dict[str, Any], artifact: Artifact) -> None:
     for name in ("split.json", "dropped.json"):
         context.tracker.artifact(artifact.folder / name, "data")
 
-
-__all__ = ["Prepared", "issue_from_json", "load", "read_issues", "run", "write_issues", "write_json"]

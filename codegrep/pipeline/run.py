@@ -24,8 +24,9 @@ from codegrep.pipeline import evaluate, prepare, report, train, warm_start
 from codegrep.pipeline.artifact import ArtifactStore, fingerprint, write_json
 from codegrep.pipeline.context import Context, Places
 from codegrep.tracking.environment import snapshot
+from codegrep.tracking.environment import tags as environment_tags
 from codegrep.tracking.run import Tracker
-from codegrep.tracking.store import sqlite_uri
+from codegrep.tracking.store import resolve
 
 # In the order in which they run; each module has inputs(context) and run(context, artifact).
 STAGE_MODULES: dict[str, ModuleType] = {
@@ -106,7 +107,7 @@ def _upstream_done(context: Context, module: ModuleType) -> bool:
 
 
 def _tracker(config: Config, experiment: str, places: Places, run_folder: Path) -> Tracker:
-    uri = config.tracking.uri or sqlite_uri(places.outputs)
+    uri, location = resolve(config.tracking, places.outputs)
     environment = snapshot()
     tags = {
         "codegrep.experiment": experiment or "none",
@@ -114,7 +115,7 @@ def _tracker(config: Config, experiment: str, places: Places, run_folder: Path) 
         "codegrep.scale": config.scale.name,
         "codegrep.seed": str(config.seed),
         "codegrep.run_folder": run_folder.name,
-        **{f"environment.{k}": str(v) for k, v in environment.items() if not isinstance(v, dict)},
+        **environment_tags(environment),
     }
     tracker = Tracker.start(
         uri=uri,
@@ -122,7 +123,7 @@ def _tracker(config: Config, experiment: str, places: Places, run_folder: Path) 
         name=f"{config.name}-seed{config.seed}",
         tags=tags,
         run_id_file=run_folder / "mlflow_run_id",
-        artifact_location=config.tracking.artifact_location,
+        artifact_location=location,
     )
     tracker.params(asdict(config))
     write_json(run_folder / "config.json", asdict(config))

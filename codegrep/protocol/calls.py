@@ -65,7 +65,8 @@ class ToolResult:
         status: see ToolStatus.
         text: what the model reads for this call, already capped; every cut is stated in it.
         files: the same as data, in the order of the text.
-        truncated: something was cut.
+        truncated: something of the text was cut.
+        files_found: files that matched, also where `files` names only some of them; 0 stands for len(files).
         seconds: wall time of the call, queueing left out.
     """
 
@@ -76,3 +77,9 @@ class ToolResult:
     files: tuple[FileMatches, ...] = ()
     truncated: bool = False
     seconds: float = 0.0
+    files_found: int = 0
+
+    @property
+    def matched_files(self) -> int:
+        """How many files matched, whether or not they are named."""
+        return max(self.files_found, len(self.files))

@@ -78,7 +78,7 @@ def _table(results: Sequence[ToolResult], tools: ToolsConfig, key: str) -> list[
         room = budget - sum(len(line) + 1 for line in lines)
         while len(rows) > 1 and sum(len(row) + 1 for row in rows) > room:
             rows.pop()
-    cut = [str(result.number) for result in merged if result.truncated]
+    cut = [str(result.number) for result in merged if result.matched_files > len(result.files)]
     if len(files) > len(rows):
         rows.append(f"({len(files) - len(rows)} more files)")
     if cut:

@@ -8,8 +8,8 @@ score(file) = sum over the calls c that matched it of  idf(c) * (1 + ln count) *
 - count is the number of matching lines of the file;
 - boost is DEFINITION_BOOST where the line shown defines a name that the pattern asks for, else 1.
 
-Reads do not count: they name a file that the model already had. A call whose result was cut may have matched many
-more files than it shows; its df_c is taken as F, the least telling value.
+Reads do not count: they name a file that the model already had. A call that matched more files than its result names
+counts with the number that it matched, F at most.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def rank_files(results: Sequence[ToolResult]) -> list[RankedFile]:
     total = len({match.path for result in results for match in result.files})
     shares: dict[str, list[tuple[float, int, FileMatches]]] = {}
     for result in results:
-        found = total if result.truncated else len({match.path for match in result.files})
+        found = min(result.matched_files, total)
         for match in result.files:
             weight = math.log((total + 1) / found) * (1 + math.log(max(match.count, 1))) * _boost(result, match)
             shares.setdefault(match.path, []).append((weight, result.number, match))

@@ -13,6 +13,8 @@ from codegrep.config import TeacherConfig
 from codegrep.issues import Issue
 from codegrep.protocol import ToolCall, ToolResult
 from codegrep.protocol.ranking import rank_files
+from codegrep.protocol.write import answer_text, calls_text
+from codegrep.rollout.policy import TurnState
 from codegrep.rollout.terms import Term, search_terms
 
 _SPECIAL = re.compile(r"([\\.^$*+?{}\[\]|()])")
@@ -58,6 +60,25 @@ class ScriptedSearch:
         """The next terms, when the first ones found nothing at all."""
         rest = [t for t in terms if t.kind != "path"][self._config.greps :]
         return [_grep(t) for t in rest[: self._config.greps]][: self._max_calls]
+
+
+class Teacher:
+    """Writes the turns of one rollout, for `ScriptedPolicy`.
+
+    Attributes:
+        heard: results of all turns, once the rollout is over.
+    """
+
+    def __init__(self, search: ScriptedSearch, max_answer_files: int) -> None:
+        self._search = search
+        self._max = max_answer_files
+        self.heard: tuple[tuple[ToolResult, ...], ...] = ()
+
+    async def write(self, state: TurnState) -> str:
+        """The text of the next turn."""
+        self.heard = state.results
+        calls = [] if state.answer_turn else self._search.calls(state.issue, state.results)
+        return calls_text(calls) if calls else answer_text(gold_answer(state.issue, state.results)[: self._max])
 
 
 def gold_answer(issue: Issue, heard: Sequence[Sequence[ToolResult]]) -> list[str]:

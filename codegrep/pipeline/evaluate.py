@@ -1,0 +1,224 @@
+"""Stage 4: what the retrievers find on the held-out issues: the models of the run beside the baselines, in one run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from codegrep.issues import Issue
+from codegrep.metrics.retrieval import score_issue
+from codegrep.pipeline import prepare
+from codegrep.pipeline.artifact import Artifact
+from codegrep.pipeline.context import Context
+from codegrep.pipeline.flow import through_ray_data
+from codegrep.pipeline.models import base_model, policy_files
+from codegrep.pipeline.sandboxes import sandbox_for
+from codegrep.pipeline.workers import AgentSettings, AgentWorker, BM25Worker, TeacherWorker, rollout_from_row
+from codegrep.rollout.record import Rollout
+from codegrep.rollout.store import RolloutWriter, read_rollouts
+
+MODELS = ("base", "warm_start", "trained")
+Row = dict[str, Any]
+
+
+def inputs(context: Context) -> dict[str, Any]:
+    """What decides the measured numbers."""
+    config = context.config
+    stages = [s for s, m in (("warm_start", "warm_start"), ("train", "trained")) if m in config.evaluate.models]
+    return {
+        "issues": context.need("prepare").fingerprint,
+        "models": {s: context.need(s).fingerprint for s in stages},
+        "base": [config.model.path, config.model.revision, config.model.dtype, config.model.context],
+        "agent": config.agent,
+        "tools": config.tools,
+        "teacher": config.train.warm_start.teacher,
+        "measured": [config.evaluate.models, config.evaluate.baselines, config.evaluate.temperature, config.seed],
+    }
+
+
+def run(context: Context, artifact: Artifact) -> dict[str, Any]:
+    """Measure what is not measured yet; each retriever's rows are kept as they come."""
+    config = context.config
+    held_out = prepare.load(context.need("prepare")).held_out
+    rows: list[Row] = []
+    wanted = set(config.evaluate.baselines)
+    if wanted & {"bm25", "bm25_no_tests"}:
+        rows += _bm25_rows(context, artifact, held_out)
+    if wanted & {"first_row", "oracle"}:
+        rows += _scripted_rows(context, artifact, held_out)
+    for which in MODELS:
+        if which in config.evaluate.models:
+            rows += _agent_rows(context, artifact, held_out, which)
+    kept = [row for row in rows if row["retriever"] in MODELS or _family(row["retriever"]) in wanted]
+    table = [_scored(row, issue) for row, issue in _with_issues(kept, held_out)]
+    artifact.write_json("per_issue.json", table)
+    retrievers = list(dict.fromkeys(row["retriever"] for row in table))
+    missing = {r: len(held_out) - sum(1 for row in table if row["retriever"] == r) for r in retrievers}
+    return {
+        "held_out": len(held_out),
+        "retrievers": retrievers,
+        "missing": {r: n for r, n in missing.items() if n},
+        "errors": {r: sum(1 for row in table if row["retriever"] == r and row["error"]) for r in retrievers},
+    }
+
+
+def already(context: Context, artifact: Artifact) -> None:
+    """Nothing to log here: the report logs the tables."""
+
+
+def per_issue(artifact: Artifact) -> list[Row]:
+    """One row an issue and retriever: files, scores, turns, calls, tokens, seconds, error."""
+    return list(artifact.read_json("per_issue.json"))
+
+
+def _bm25_rows(context: Context, artifact: Artifact, issues: Sequence[Issue]) -> list[Row]:
+    config = context.config
+    arguments = {
+        "outputs": str(context.places.outputs),
+        "min_free_gib": config.sandbox.min_free_gib,
+        "max_worktrees": config.sandbox.max_worktrees,
+        "clone_timeout": config.sandbox.clone_timeout,
+    }
+    found = _kept_rows(context, artifact.folder / "bm25.jsonl", "bm25", issues, BM25Worker, arguments)
+    rows = []
+    for row in found:
+        for k in (1, 2):
+            rows.append({**row, "retriever": f"{row['retriever']}_top{k}", "files": row["files"][:k]})
+    return rows
+
+
+def _scripted_rows(context: Context, artifact: Artifact, issues: Sequence[Issue]) -> list[Row]:
+    config = context.config
+    arguments = {
+        "model": str(base_model(context)),
+        "settings": AgentSettings(config.agent, config.tools, config.model.context),
+        "teacher": config.train.warm_start.teacher,
+        "sandbox": sandbox_for(context),
+    }
+    found = _kept_rows(context, artifact.folder / "scripted.jsonl", "scripted search", issues, TeacherWorker, arguments)
+    rows = []
+    for row in found:
+        rollout = rollout_from_row(row)
+        for retriever, files in (("first_row", row["first_row"]), ("oracle", rollout.answer)):
+            rows.append({**_rollout_row(rollout), "retriever": retriever, "files": files, "generated_tokens": 0})
+    return rows
+
+
+def _agent_rows(context: Context, artifact: Artifact, issues: Sequence[Issue], which: str) -> list[Row]:
+    config = context.config
+    files = policy_files(context, which)
+    folder = artifact.folder / f"rollouts_{which}"
+    done = {r.instance_id for r in read_rollouts(folder)} if folder.is_dir() else set()
+    todo = [issue for issue in issues if issue.instance_id not in done]
+    arguments = {
+        "model": str(files.model),
+        "adapter": None if files.adapter is None else str(files.adapter),
+        "dtype": config.model.dtype,
+        "engine": config.engine,
+        "settings": AgentSettings(config.agent, config.tools, config.model.context),
+        "sandbox": sandbox_for(context),
+        "temperature": config.evaluate.temperature,
+        "seed": config.seed,
+        "label": which,
+        "threads": max(1, round(config.train.cpus_per_worker)),
+    }
+    evaluation = config.evaluate
+    with RolloutWriter(folder) as writer, context.progress(f"agent, {which}", len(issues)) as advance:
+        advance(len(done))
+        blocks = through_ray_data(
+            todo,
+            AgentWorker,
+            arguments,
+            batch=evaluation.batch,
+            actors=evaluation.actors,
+            num_cpus=config.train.cpus_per_worker,
+        )
+        for rows in blocks:
+            for row in rows:
+                writer.add(rollout_from_row(row))
+            writer.flush()
+            advance(len(rows))
+    latest: dict[str, Rollout] = {r.instance_id: r for r in read_rollouts(folder)}
+    return [{**_rollout_row(r), "retriever": which} for r in latest.values()]
+
+
+def _kept_rows(
+    context: Context, path: Path, label: str, issues: Sequence[Issue], worker: type, arguments: Row
+) -> list[Row]:
+    """Rows of a worker, appended to a file a block at a time; issues that are in the file already are not asked again."""
+    rows = _read_lines(path)
+    done = {_instance(row) for row in rows}
+    todo = [issue for issue in issues if issue.instance_id not in done]
+    with context.progress(label, len(issues)) as advance, path.open("a", encoding="utf-8") as out:
+        advance(len(done))
+        batch = context.config.evaluate.batch
+        for block in through_ray_data(todo, worker, arguments, batch=batch, actors=1, num_cpus=0.5):
+            out.writelines(json.dumps(row) + "\n" for row in block)
+            out.flush()
+            rows.extend(block)
+            advance(len({_instance(row) for row in block}))
+    return rows
+
+
+def _read_lines(path: Path) -> list[Row]:
+    if not path.is_file():
+        return []
+    rows = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue  # the last line of a run that was killed while writing; the issue is asked again
+    return rows
+
+
+def _instance(row: Row) -> str:
+    return str(row["instance_id"] if "instance_id" in row else row["rollout"]["instance_id"])
+
+
+def _rollout_row(rollout: Rollout) -> Row:
+    return {
+        "instance_id": rollout.instance_id,
+        "files": list(rollout.answer),
+        "turns": len(rollout.turns),
+        "calls": sum(rollout.calls_per_turn),
+        "generated_tokens": rollout.generated_tokens,
+        "seconds": sum(t.seconds_generation + t.seconds_tools for t in rollout.turns),
+        "exit_cause": rollout.exit_cause,
+        "error": rollout.error,
+    }
+
+
+def _with_issues(rows: Iterable[Row], issues: Sequence[Issue]) -> Iterable[tuple[Row, Issue]]:
+    by_id = {issue.instance_id: issue for issue in issues}
+    for row in rows:
+        if row["instance_id"] in by_id:
+            yield row, by_id[row["instance_id"]]
+
+
+def _scored(row: Row, issue: Issue) -> Row:
+    score: Callable[..., Any] = score_issue
+    whole = asdict(score(issue.instance_id, issue.repo, row["files"], issue.gold_files))
+    first = score(issue.instance_id, issue.repo, row["files"], issue.gold_files, k=1)
+    return {
+        "retriever": row["retriever"],
+        **whole,
+        "f05_top1": first.f05,
+        "answer": list(row["files"]),
+        "gold": list(issue.gold_files),
+        "turns": row.get("turns"),
+        "calls": row.get("calls"),
+        "generated_tokens": row.get("generated_tokens"),
+        "seconds": row.get("seconds"),
+        "exit_cause": row.get("exit_cause", ""),
+        "error": row.get("error", ""),
+    }
+
+
+def _family(retriever: str) -> str:
+    return retriever.removesuffix("_top1").removesuffix("_top2")
+
+

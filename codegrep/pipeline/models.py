@@ -1,0 +1,41 @@
+"""Which folder holds which model of a run: the base, the warm-started one, and the adapter that was trained on it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from codegrep.engines.models import provide
+from codegrep.pipeline.context import Context
+
+
+@dataclass(frozen=True)
+class PolicyFiles:
+    """A model to run. adapter: LoRA folder on top of `model`, or None."""
+
+    model: Path
+    adapter: Path | None = None
+
+
+def base_model(context: Context) -> Path:
+    """Folder of the configured model, provided first if it is one that is made on this machine.
+
+    Raises:
+        ModelError: see codegrep.engines.models.provide.
+    """
+    return provide(context.config.model.path, revision=context.config.model.revision)
+
+
+def policy_files(context: Context, which: str) -> PolicyFiles:
+    """Files of "base", "warm_start" or "trained"."""
+    base = base_model(context)
+    if which == "base":
+        return PolicyFiles(base)
+    warm = context.need("warm_start")
+    folder = warm.folder / "model"
+    started = PolicyFiles(folder if folder.is_dir() else base)
+    if which == "warm_start":
+        return started
+    trained = context.need("train")
+    adapter = trained.folder / "adapter"
+    return PolicyFiles(started.model, adapter if adapter.is_dir() else None)

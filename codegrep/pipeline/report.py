@@ -1,0 +1,188 @@
+"""Stage 5: tables, figures and the adapter in MLflow, a report folder, and the table in the terminal."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.table import Table
+
+from codegrep.pipeline import evaluate
+from codegrep.pipeline.artifact import Artifact
+from codegrep.pipeline.context import Context
+from codegrep.pipeline.results import Pair, comparisons, evaluation_rows
+from codegrep.tracking import rows as tracking_rows
+from codegrep.tracking.environment import snapshot
+from codegrep.tracking.figures import gain_by_issue, retriever_bars, training_curves
+from codegrep.tracking.history import history
+from codegrep.tracking.model_card import ModelCard, markdown
+from codegrep.tracking.rows import EvaluationRow
+from codegrep.tracking.terminal import evaluation_table
+
+CURVES = ("reward/", "policy/", "completions/", "rollout/", "group/", "optim/", "errors/", "seconds/", "warm_start/")
+
+
+def inputs(context: Context) -> dict[str, Any]:
+    """The measured numbers and the run that they are reported in."""
+    return {"evaluation": context.need("evaluate").fingerprint, "run": context.run_folder.name}
+
+
+def run(context: Context, artifact: Artifact) -> dict[str, Any]:
+    """Write the report; made anew each time, since it costs seconds."""
+    config, tracker = context.config, context.tracker
+    table = evaluate.per_issue(context.need("evaluate"))
+    lines = evaluation_rows(table, config.evaluate.bootstrap)
+    pairs = comparisons(table, config.evaluate.bootstrap)
+    for line in lines:
+        tracker.metrics(line.metrics(), step=0)
+    tracker.table([asdict(line) for line in lines], "evaluation/retrievers.json")
+    tracker.table([_flat_pair(pair) for pair in pairs], "evaluation/comparisons.json")
+    tracker.table(_readable(table), "evaluation/per_issue.json")
+    tracker.figure(retriever_bars(lines), "figures/retrievers.png")
+    past = history(tracker.handle, lambda name: name.startswith(CURVES))
+    if any("reward/total" in step for step in past):
+        tracker.figure(training_curves([[s for s in past if "reward/total" in s]]), "figures/training.png")
+    labels = {line.retriever for line in lines}
+    if {"trained", "warm_start"} <= labels:
+        tracker.figure(gain_by_issue(_gains(table, "warm_start", "trained"), "warm_start", "trained"), "figures/gain.png")
+    folder = context.run_folder / "report"
+    folder.mkdir(parents=True, exist_ok=True)
+    artifact.write_json("retrievers.json", [asdict(line) for line in lines])
+    artifact.write_json("comparisons.json", [_flat_pair(pair) for pair in pairs])
+    artifact.write_json("curves.json", past)
+    for name in ("retrievers.json", "comparisons.json", "curves.json"):
+        shutil.copyfile(artifact.folder / name, folder / name)
+    (folder / "results.md").write_text(_markdown(context, lines, pairs), encoding="utf-8")
+    tracker.artifact(folder / "results.md", "evaluation")
+    _log_adapter(context, lines)
+    context.console.print(evaluation_table(lines, title="Held-out issues", width=context.console.width))
+    context.console.print(_pairs_table(pairs))
+    context.say(f"Report: {folder}")
+    context.say(f"MLflow: run {tracker.run_id} in experiment '{config.tracking.experiment}'")
+    return {"retrievers": len(lines), "pairs": len(pairs)}
+
+
+def already(context: Context, artifact: Artifact) -> None:
+    """Never called: the report is made anew each time."""
+
+
+def _flat_pair(pair: Pair) -> dict[str, Any]:
+    c = pair.comparison
+    return {
+        "a": pair.a,
+        "b": pair.b,
+        "equal_length": pair.equal_length,
+        "issues": c.issues,
+        "difference": c.difference.estimate,
+        "low": c.difference.low,
+        "high": c.difference.high,
+        "p": c.p_value,
+        "p_holm": pair.p_holm,
+        "better": c.better,
+        "equal": c.equal,
+        "worse": c.worse,
+    }
+
+
+def _readable(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: ", ".join(v) if isinstance(v, list) else v for k, v in row.items()} for row in table]
+
+
+def _gains(table: Sequence[Mapping[str, Any]], before: str, after: str) -> list[tracking_rows.IssueScore]:
+    by = {(row["retriever"], row["instance_id"]): float(row["f05"]) for row in table}
+    ids = [row["instance_id"] for row in table if row["retriever"] == after]
+    return [
+        tracking_rows.IssueScore(i, before=by[before, i], after=by[after, i]) for i in ids if (before, i) in by
+    ]
+
+
+def _pairs_table(pairs: Sequence[Pair]) -> Table:
+    table = Table(title="Differences of mean F0.5, paired by issue", title_justify="left", box=None, pad_edge=False)
+    for name in ("a − b", "difference [95%]", "p (Holm)", "better/equal/worse", "at equal length [95%]"):
+        table.add_column(name, justify="left" if name == "a − b" else "right", no_wrap=True)
+    equal = {(p.a, p.b): p for p in pairs if p.equal_length}
+    for pair in (p for p in pairs if not p.equal_length):
+        c, other = pair.comparison, equal.get((pair.a, pair.b))
+        table.add_row(
+            f"{pair.a} − {pair.b}",
+            _interval(pair),
+            f"{pair.p_holm:.3f}",
+            f"{c.better}/{c.equal}/{c.worse}",
+            _interval(other) if other else "–",
+        )
+    return table
+
+
+def _interval(pair: Pair) -> str:
+    d = pair.comparison.difference
+    return f"{d.estimate:+.3f} [{d.low:+.3f}, {d.high:+.3f}]"
+
+
+def _markdown(context: Context, lines: Sequence[EvaluationRow], pairs: Sequence[Pair]) -> str:
+    config = context.config
+    out = [
+        f"# {config.name}, seed {config.seed}",
+        "",
+        f"Data `{config.data.name}` (fingerprint `{context.need('prepare').fingerprint[:12]}`), "
+        f"scale `{config.scale.name}`, model `{config.model.path}`.",
+        "",
+        "| retriever | F0.5 [95 %] | median | P | R | ≥ 0.8 | files | turns | calls | tokens | s |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in lines:
+        low, high = r.f05_low or 0.0, r.f05_high or 0.0
+        cells = [_cell(v, d) for v, d in ((r.turns, 1), (r.calls, 1), (r.tokens, 0), (r.seconds, 2))]
+        share = f"{100 * (r.share_08 or 0.0):.1f} %"
+        out.append(
+            f"| {r.retriever} | {r.f05_mean:.3f} [{low:.3f}, {high:.3f}] | {_cell(r.f05_median, 3)} | "
+            f"{_cell(r.precision, 3)} | {_cell(r.recall, 3)} | {share} | {_cell(r.files, 2)} | {' | '.join(cells)} |"
+        )
+    out += ["", "| a − b | lists | difference [95 %] | p (Holm) | better/equal/worse |", "|---|---|---|---|---|"]
+    for pair in pairs:
+        c = pair.comparison
+        lists = "first file" if pair.equal_length else "whole"
+        out.append(
+            f"| {pair.a} − {pair.b} | {lists} | {_interval(pair)} | {pair.p_holm:.3f} | "
+            f"{c.better}/{c.equal}/{c.worse} |"
+        )
+    return "\n".join(out) + "\n"
+
+
+def _cell(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _log_adapter(context: Context, lines: Sequence[EvaluationRow]) -> None:
+    trained = context.artifacts.get("train")
+    adapter = trained.folder / "adapter" if trained is not None and trained.complete else None
+    if adapter is None or not adapter.is_dir():
+        return
+    config, grpo = context.config, context.config.train.grpo
+    card = ModelCard(
+        name=f"{config.name}-seed{config.seed}",
+        base_model=config.model.path + (" after the warm start" if config.train.warm_start.enabled else ""),
+        design={
+            "reward": f"{config.reward.name} {config.reward.params or ''}".strip(),
+            "advantage": f"{config.advantage.name} {config.advantage.params or ''}".strip(),
+            "steps": grpo.steps,
+            "issues a step": grpo.prompts_per_step,
+            "group size": grpo.group_size,
+            "KL coefficient": grpo.kl,
+            "learning rate": grpo.learning_rate,
+            "LoRA": f"r={config.train.lora.r}, alpha={config.train.lora.alpha}",
+            "seed": config.seed,
+        },
+        data={config.data.name: context.need("prepare").fingerprint[:12]},
+        evaluation=lines,
+        command=shlex.join(["python", "-m", "codegrep", *sys.argv[1:]]),
+        commit=str(snapshot()["git"].get("commit", "")),
+        run_id=context.tracker.run_id,
+    )
+    (adapter / "README.md").write_text(markdown(card), encoding="utf-8")
+    context.tracker.artifact(adapter, "adapter")
+
+

@@ -1,0 +1,22 @@
+"""The sandbox actors of a run, started once and shared by every stage."""
+
+from __future__ import annotations
+
+from codegrep.pipeline.context import Context
+from codegrep.sandbox.actor import RemoteSandbox, start_sandboxes
+
+
+def sandbox_for(context: Context) -> RemoteSandbox:
+    """A handle on the run's sandbox actors; they are started at the first call and end with the run's Ray."""
+    if context.sandbox is None:
+        config = context.config
+        context.sandbox = start_sandboxes(
+            count=config.sandbox.actors,
+            repositories=context.places.repositories,
+            worktrees=context.places.worktrees,
+            tools=config.tools,
+            clone_timeout=config.sandbox.clone_timeout,
+            min_free_gib=config.sandbox.min_free_gib,
+            max_worktrees=config.sandbox.max_worktrees,
+        )
+    return context.sandbox

@@ -1,0 +1,183 @@
+"""What Ray Data's actors do with a batch of issues: the scripted teacher, an agent with a model, BM25 on a worktree."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from codegrep.config import AgentConfig, EngineConfig, TeacherConfig, ToolsConfig
+from codegrep.engines import Sampling
+from codegrep.errors import CodegrepError, InfrastructureError
+from codegrep.issues import Issue
+from codegrep.protocol.chat import ChatFormat
+from codegrep.rollout.loop import RolloutLoop, Sandbox
+from codegrep.rollout.policy import ScriptedPolicy
+from codegrep.rollout.record import Rollout
+from codegrep.rollout.teacher import ScriptedSearch, Teacher, first_row, gold_answer
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class AgentSettings:
+    """What decides how an agent runs, beside its model. context: tokens."""
+
+    agent: AgentConfig
+    tools: ToolsConfig
+    context: int
+
+
+class _Loop:
+    """One event loop for the life of an actor: engines and remote sandboxes are bound to the loop they first ran in."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._loop.run_until_complete(work)
+
+
+class TeacherWorker:
+    """Runs the scripted teacher. A row an issue: the rollout, the tools' first file, and the gold files it met."""
+
+    def __init__(self, model: str, settings: AgentSettings, teacher: TeacherConfig, sandbox: Sandbox) -> None:
+        from codegrep.engines.models import load_tokenizer
+
+        self._chat = ChatFormat(load_tokenizer(Path(model)))
+        self._rollouts = RolloutLoop(
+            None, sandbox, self._chat, settings.agent, settings.tools, context=settings.context
+        )
+        self._settings, self._teacher = settings, teacher
+        self._loop = _Loop()
+
+    def answer(self, issues: Sequence[Issue]) -> list[dict[str, Any]]:
+        """Rows in the order of the issues."""
+
+        async def all_of_them() -> list[dict[str, Any]]:
+            slots = asyncio.Semaphore(self._settings.agent.parallel_rollouts)
+
+            async def one(issue: Issue) -> dict[str, Any]:
+                async with slots:
+                    return await self._one(issue)
+
+            return await asyncio.gather(*(one(issue) for issue in issues))
+
+        return self._loop.run(all_of_them())
+
+    async def _one(self, issue: Issue) -> dict[str, Any]:
+        teacher = Teacher(
+            ScriptedSearch(self._teacher, self._settings.tools.max_calls), self._teacher.max_answer_files
+        )
+        rollout = await self._rollouts.run_policy(issue, ScriptedPolicy(self._chat, teacher.write))
+        return {
+            "rollout": asdict(rollout),
+            "first_row": first_row(teacher.heard),
+            "gold_seen": gold_answer(issue, teacher.heard),
+        }
+
+
+class AgentWorker:
+    """Runs a model as the agent. A row an issue: the rollout."""
+
+    def __init__(
+        self,
+        model: str,
+        adapter: str | None,
+        dtype: str,
+        engine: EngineConfig,
+        settings: AgentSettings,
+        sandbox: Sandbox,
+        temperature: float,
+        seed: int,
+        label: str,
+        threads: int,
+    ) -> None:
+        import torch
+
+        from codegrep.engines.models import load_model, load_tokenizer
+        from codegrep.engines.transformers_engine import TransformersEngine
+
+        torch.set_num_threads(threads)
+        tokenizer = load_tokenizer(Path(model))
+        chat = ChatFormat(tokenizer)
+        loaded = load_model(Path(model), dtype)
+        if adapter is not None:
+            from codegrep.training.lora import merged_with_adapter
+
+            loaded = merged_with_adapter(loaded, Path(adapter))
+        self._engine = TransformersEngine(
+            loaded,
+            pad_id=int(tokenizer.pad_token_id),
+            stop_ids=chat.stop_ids,
+            context=settings.context,
+            max_batch=engine.max_batch,
+            max_wait_ms=engine.max_wait_ms,
+        )
+        self._rollouts = RolloutLoop(
+            self._engine, sandbox, chat, settings.agent, settings.tools, context=settings.context
+        )
+        self._sampling = Sampling(max_tokens=settings.agent.max_turn_tokens, temperature=temperature)
+        self._seed, self._label = seed, label
+        self._loop = _Loop()
+
+    def answer(self, issues: Sequence[Issue]) -> list[dict[str, Any]]:
+        """Rows in the order of the issues."""
+        seeds = [self._seed] * len(issues)
+        work = self._rollouts.run_many(issues, self._sampling, seeds=seeds, label=self._label)
+        return [{"rollout": asdict(rollout)} for rollout in self._loop.run(work)]
+
+
+class BM25Worker:
+    """BM25 over the tree at the base commit, with and without test files, top 2. A row an issue and variant."""
+
+    def __init__(self, outputs: str, min_free_gib: float, max_worktrees: int, clone_timeout: float) -> None:
+        from codegrep.pipeline.context import Places
+        from codegrep.retrievers.bm25 import BM25, TreeIndexer
+        from codegrep.sandbox.repositories import Repositories
+        from codegrep.sandbox.worktrees import Worktrees
+
+        places = Places(Path(outputs))
+        repositories = Repositories(places.sandbox / "bare", clone_timeout=clone_timeout)
+        self._worktrees = Worktrees(places.sandbox / "trees", repositories, min_free_gib, max_worktrees)
+        indexer = TreeIndexer()
+        self._retrievers = [BM25(top_k=2, include_tests=tests, indexer=indexer) for tests in (True, False)]
+
+    def answer(self, issues: Sequence[Issue]) -> list[dict[str, Any]]:
+        """Rows; an issue whose tree cannot be had has an error in place of files."""
+        rows = []
+        for issue in issues:
+            try:
+                with self._worktrees.lease(issue.repo, issue.base_commit) as lease:
+                    for retriever in self._retrievers:
+                        found = retriever.retrieve(issue, lease.path)
+                        rows.append(
+                            {
+                                "instance_id": issue.instance_id,
+                                "retriever": retriever.name,
+                                "files": list(found.files),
+                                "seconds": found.seconds,
+                                **found.detail,
+                            }
+                        )
+            except (CodegrepError, InfrastructureError) as error:
+                rows.extend(
+                    {"instance_id": issue.instance_id, "retriever": r.name, "files": [], "error": str(error)}
+                    for r in self._retrievers
+                )
+        return rows
+
+
+def rollout_from_row(row: dict[str, Any]) -> Rollout:
+    """The rollout of a worker's row."""
+    from codegrep.rollout.record import CallRecord, Turn
+
+    fields = dict(row["rollout"])
+    fields["turns"] = [
+        Turn(**{**turn, "calls": [CallRecord(**call) for call in turn["calls"]]}) for turn in fields["turns"]
+    ]
+    return Rollout(**fields)
+
+
