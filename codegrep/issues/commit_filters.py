@@ -87,11 +87,11 @@ class CommitFilter:
         candidates = [entry for entry in candidates if entry.path not in _BUILD_FILES]
         if not candidates:
             return "no source file by suffix"
-        # A file that only moved (its blob appears elsewhere) was not what was wrong.
+        # A file that only moved (its blob was created elsewhere) was not what was wrong.
         gold = [
             entry.path
             for entry in candidates
-            if entry.status in {"M", "D"} and entry.old not in created and "\ufffd" not in entry.path
+            if (entry.status == "M" or (entry.status == "D" and entry.old not in created)) and "\ufffd" not in entry.path
         ]
         if not gold:
             return "no gold file that exists in the parent"

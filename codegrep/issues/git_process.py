@@ -77,7 +77,7 @@ def stream_git(
         given.seek(0)
         try:
             process = subprocess.Popen(
-                command, stdin=given, stdout=subprocess.PIPE, stderr=errors, env=git_environment(), bufsize=chunk
+                command, stdin=given, stdout=subprocess.PIPE, stderr=errors, env=git_environment()
             )
         except FileNotFoundError:
             raise RepositoryError("git is not installed", "install git 2.31 or later") from None

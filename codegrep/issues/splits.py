@@ -128,6 +128,7 @@ def _held_repositories(issues: Sequence[Issue], config: SplitConfig) -> tuple[se
                     f"data.split.held_out names {name}, which has no issues", f"is {labels[close[0]]} meant?"
                 )
         if not held:
+            shown = ", ".join(sorted(labels.values())[:20])
             raise DataError(
                 f"no issue belongs to the held-out repositories {', '.join(sorted(config.held_out))}",
                 f"set data.split.held_out to some of {', '.join(sorted(labels.values())[:20])}, or to [] for a drawn share",
