@@ -13,7 +13,9 @@ from omegaconf.errors import OmegaConfBaseException
 from codegrep.config import STAGES, Config
 from codegrep.errors import ConfigError
 
-CONF = Path(__file__).resolve().parent.parent / "conf"
+_PACKAGE = Path(__file__).resolve().parent
+# An installed wheel carries a copy inside the package; in a checkout conf/ stands beside it.
+CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
 
 
 def load(cfg: DictConfig) -> Config:

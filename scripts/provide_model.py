@@ -1,4 +1,7 @@
-"""Brings a model onto this machine and prints its folder: `python scripts/provide_model.py provided:smollm2-135m-instruct`."""
+"""Brings a model onto this machine and prints its folder.
+
+    python scripts/provide_model.py provided:smollm2-135m-instruct
+"""
 
 from __future__ import annotations
 

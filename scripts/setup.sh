@@ -47,7 +47,7 @@ fingerprint() { cat pyproject.toml constraints.txt | cksum; }
 
 # Runs pip with its whole output in $LOG and one line of progress for every 25 packages. Leaves pip's exit code in $CODE.
 pip_install() {
-    { "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off -c constraints.txt "$@" \
+    { "$VENV/bin/python" -m pip install --disable-pip-version-check --no-input --progress-bar off "$@" \
         </dev/null 2>&1 && echo "pip ended with 0" || echo "pip ended with $?"; } | tee -a "$LOG" |
         awk '/^Collecting / { n++; if (n % 25 == 0) { print "setup:   " n " packages found"; fflush() } }
              /^Installing collected packages/ { print "setup:   unpacking"; fflush() }'
@@ -59,6 +59,9 @@ explain_pip() {
         stop "the disk is full" "Free some space and run the same command again"
     elif grep -qiE 'Failed to establish|NewConnectionError|Name or service not known|Temporary failure in name|ConnectTimeout|Read timed out|ProxyError|SSLError' "$LOG"; then
         stop "the package index cannot be reached" "Check the network, or set pip's index or proxy (pip config, PIP_INDEX_URL), and run the same command again"
+    elif grep -q 'from versions: none' "$LOG"; then # also what pip says when it gave up connecting without a word
+        stop "the package index cannot be reached, or has no $(sed -n 's/.*satisfies the requirement \([^ ]*\) .*/\1/p' "$LOG" | tail -n 1)" \
+            "Check the network and pip's index settings (pip config list), and run the same command again"
     fi
     grep -E '^ *(ERROR|error)' "$LOG" | tail -n 5 >&2 || true
     stop "pip could not install the dependencies (whole output: $LOG)" "If a package is not found, the index may be a partial mirror; run the same command again after a network failure"
@@ -90,9 +93,9 @@ fi
 if [ "${TORCH:-}" != default ] && ! command -v nvidia-smi >/dev/null 2>&1 && [ "$(uname -s)" = Linux ]; then
     version=$(sed -n 's/^torch==\([0-9.]*\).*/\1/p' constraints.txt)
     say "installing torch $version"
-    pip_install "torch==$version+cpu"
+    pip_install --no-deps "torch==$version+cpu"
     if [ "$CODE" != 0 ]; then
-        if grep -qE 'No matching distribution found for torch' "$LOG" && ! grep -qE 'NewConnectionError|Failed to establish' "$LOG"; then
+        if grep -q 'No matching distribution found for torch' "$LOG" && ! grep -q 'from versions: none' "$LOG"; then
             say "the package index has no CPU build of torch; taking the default one, which is several GB larger on Linux"
             need_gib 14 "the default build of torch with the rest"
         else
@@ -102,7 +105,7 @@ if [ "${TORCH:-}" != default ] && ! command -v nvidia-smi >/dev/null 2>&1 && [ "
 fi
 say "installing the dependencies (about 170 packages, a few minutes the first time)"
 : >"$LOG"
-pip_install -e '.[dev]'
+pip_install -c constraints.txt -e '.[dev]'
 [ "$CODE" = 0 ] || explain_pip
 "$VENV/bin/python" -c 'import torch, ray, transformers, trl, peft, mlflow' 2>>"$LOG" ||
     stop "the installed packages do not load together (last lines of $LOG say why)" "Remove $VENV and run the same command again"

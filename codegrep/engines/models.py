@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from codegrep.engines import nano, smollm2
 from codegrep.engines.model_folder import check_folder, make_once
@@ -97,7 +97,7 @@ def load_model(folder: Path, dtype: str) -> PreTrainedModel:
     if dtype not in types:
         raise ModelError(f"model.dtype is '{dtype}'", "Use bfloat16 or float32")
     try:
-        model, report = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             dtype=types[dtype],
             trust_remote_code=False,
@@ -110,14 +110,16 @@ def load_model(folder: Path, dtype: str) -> PreTrainedModel:
         if "trust_remote_code" in str(error):
             fix = "The model needs code of its own, which is never run: choose a model that transformers has built in"
         raise ModelError(f"model folder {folder} does not load: {_first_line(error)}", fix) from error
+    model: PreTrainedModel = loaded[0]
+    report: dict[str, Any] = loaded[1]
     if report["missing_keys"]:  # transformers fills them with random numbers and goes on
         missing = sorted(report["missing_keys"])
         raise ModelError(
             f"the weights of model folder {folder} lack {len(missing)} tensors, {missing[0]} among them",
             "Fetch or save the model again",
         )
-    loaded: PreTrainedModel = model.eval()
-    return loaded
+    model.eval()
+    return model
 
 
 def _make(name: str, folder: Path) -> Path:

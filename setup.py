@@ -1,0 +1,25 @@
+"""Puts conf/ into the wheel as codegrep/conf; everything else is in pyproject.toml.
+
+In a checkout conf/ stands beside the package, where a researcher edits it; an installed package carries its own copy.
+"""
+
+import shutil
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+
+
+class BuildWithConf(build_py):
+    """The usual build, and conf/ with it. An editable install reads the checkout's conf/ and needs no copy."""
+
+    def run(self) -> None:
+        """Build, then copy."""
+        super().run()
+        if not self.editable_mode:
+            target = Path(self.build_lib) / "codegrep" / "conf"
+            shutil.rmtree(target, ignore_errors=True)
+            shutil.copytree(Path(__file__).parent / "conf", target, ignore=shutil.ignore_patterns("__pycache__"))
+
+
+setup(cmdclass={"build_py": BuildWithConf})
