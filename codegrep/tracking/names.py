@@ -176,7 +176,7 @@ def segment(text: str) -> str:
     Different texts may meet in one name; callers choose labels that stay apart.
     """
     words = re.sub(r"[^0-9a-zA-Z.\-]+", "_", text).strip("_.-").lower()
-    return words[:100] or "unnamed"
+    return words[:100].strip("_.-") or "unnamed"
 
 
 def reward_part(part: str) -> str:
@@ -219,7 +219,10 @@ def _rename(key: str) -> str:
         return name
     if part := re.fullmatch(r"rewards/(.+)/(mean|std)", key):
         return reward_part(part[1]) if part[2] == "mean" else f"reward_std/{segment(part[1])}"
-    return "trl/" + "/".join(segment(piece) for piece in key.split("/") if piece)
+    if is_allowed(key) and describe(key):  # the project's own, logged through TRL
+        return key
+    pieces = [segment(piece) for piece in key.split("/") if piece] or [segment(key)]
+    return "/".join(["trl", *pieces])[:MAX_NAME].rstrip("/")
 
 
 def _pattern(name: str) -> re.Pattern[str]:

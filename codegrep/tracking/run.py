@@ -184,7 +184,7 @@ class Tracker:
 
     def text(self, text: str, artifact: str) -> None:
         """Store a text as the artifact 'folder/name.txt', in place of an earlier one. URLs lose their passwords."""
-        self._store(artifact, lambda path: path.write_text(parameters.masked_text(text), encoding="utf-8"))
+        self._store(artifact, lambda path: _write(path, parameters.masked_text(text)))
 
     def figure(self, figure: Figure, artifact: str) -> None:
         """Store a matplotlib figure as 'figures/name.png' (or .svg, .pdf), in place of an earlier one."""
@@ -197,11 +197,11 @@ class Tracker:
         """
         columns = list(dict.fromkeys(key for row in rows for key in row))
         cells = [[_cell(row.get(column)) for column in columns] for row in rows]
-        content = json.dumps({"columns": columns, "data": cells}, ensure_ascii=False)
-        self._store(artifact, lambda path: path.write_text(content, encoding="utf-8"))
+        content = json.dumps({"columns": columns, "data": cells})
+        self._store(artifact, lambda path: _write(path, content))
         sheet = io.StringIO()
         csv.writer(sheet).writerows([columns, *cells])
-        self._store(str(Path(artifact).with_suffix(".csv")), lambda path: path.write_text(sheet.getvalue(), "utf-8"))
+        self._store(str(Path(artifact).with_suffix(".csv")), lambda path: _write(path, sheet.getvalue()))
         self._deliver(Entry("shown_table", {"path": artifact}))
 
     def finish(self, status: str) -> None:
@@ -243,7 +243,7 @@ class Tracker:
                 entry = Entry("artifact", {"path": str(path), "folder": folder})
                 with self._lock:
                     self._delivery.send(entry, temporary=True)
-        except OSError as error:  # no space, no permission: an artifact is never worth a run
+        except Exception as error:  # no space, no permission, a figure that cannot be drawn: never worth a run
             self._delivery.rejected += 1
             self._say_once("artifact", f"{artifact} could not be written ({_first_line(error)})")
 
@@ -256,9 +256,13 @@ class Tracker:
 def _number(value: Any) -> float | None:
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: a tensor of several numbers
         return None
     return number if math.isfinite(number) else None
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8", errors="replace")
 
 
 def _cell(value: object) -> object:

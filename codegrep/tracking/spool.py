@@ -47,7 +47,7 @@ class Spool:
         """Append one entry. A temporary file is adopted first."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": entry.kind, **entry.body}, ensure_ascii=False, default=str) + "\n")
+            file.write(json.dumps({"kind": entry.kind, **entry.body}, default=str) + "\n")
 
     def adopt(self, path: Path) -> Path:
         """Move a temporary file to a place where it stays until it has been sent; its name is kept."""
@@ -99,5 +99,5 @@ def _read(line: str) -> Entry | None:
     try:
         body = json.loads(line)
         return Entry(body.pop("kind"), body)
-    except (ValueError, KeyError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
