@@ -1,0 +1,1 @@
+"""Training the policy: warm start (weighted SFT) and GRPO, both as Ray Train jobs."""

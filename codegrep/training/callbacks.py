@@ -1,0 +1,111 @@
+"""What both trainers do at the end of a step: log, stop in time, report checkpoints."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+OnLog = Callable[[int, dict[str, float]], None]
+ReportCheckpoint = Callable[[int, Path, Mapping[str, float]], None]
+PROGRESS_FILE = "codegrep_progress.json"
+
+
+class StepLog(TrainerCallback):
+    """Hands the numbers of each step to `on_log`, on rank 0, under the project's names.
+
+    Args:
+        on_log: called with (optimiser step, numbers).
+        rename: from the trainer's log to the project's names.
+    """
+
+    def __init__(self, on_log: OnLog, rename: Callable[[Mapping[str, Any]], dict[str, float]]) -> None:
+        self._on_log = on_log
+        self._rename = rename
+        self.last: dict[str, float] = {}
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        numbers = self._rename(logs or {})
+        if numbers and state.is_world_process_zero:
+            # The closing log of a run (train_runtime) lacks the step's numbers: what was last is kept for reports.
+            self.last.update(numbers)
+            self._on_log(state.global_step, numbers)
+
+
+class TimeLimit(TrainerCallback):
+    """Ends training after so many minutes, counted over restarts, with a checkpoint; says so in `reason`.
+
+    Args:
+        minutes: 0 means no limit.
+        every: stop only after a multiple of so many steps (inner updates of one batch are not torn apart).
+        resumed: seconds that were used before this start.
+    """
+
+    def __init__(self, minutes: float, every: int = 1, resumed: float = 0.0) -> None:
+        self._limit = minutes * 60
+        self._every = every
+        self._started = time.monotonic() - resumed
+        self.reason = ""
+
+    @property
+    def used(self) -> float:
+        """Seconds of training so far."""
+        return time.monotonic() - self._started
+
+    def on_step_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> TrainerControl:
+        late = self._limit and self.used >= self._limit and state.global_step % self._every == 0
+        if late and state.global_step < state.max_steps:
+            self.reason = (
+                f"stopped after step {state.global_step} of {state.max_steps}: {self._limit / 60:g} minutes are used "
+                "up; the learning rate schedule was cut"
+            )
+            control.should_training_stop = True
+            control.should_save = True
+        if state.global_step >= state.max_steps:
+            control.should_save = True  # the last step always leaves a checkpoint
+        return control
+
+
+class CheckpointReport(TrainerCallback):
+    """Passes every checkpoint on, on every rank equally often (Ray Train waits for all ranks).
+
+    Args:
+        report: called with (step, folder, last numbers).
+    """
+
+    def __init__(self, report: ReportCheckpoint, log: StepLog, limit: TimeLimit) -> None:
+        self._report, self._log, self._limit = report, log, limit
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
+        if state.is_world_process_zero:
+            progress = {
+                "step": state.global_step,
+                "max_steps": state.max_steps,
+                "used_seconds": self._limit.used,
+                "stopped": self._limit.reason,
+            }
+            (folder / PROGRESS_FILE).write_text(json.dumps(progress), encoding="utf-8")
+        self._report(state.global_step, folder, self._log.last)
+
+
+def read_progress(checkpoint: Path | None) -> dict[str, Any]:
+    """What `CheckpointReport` noted in a checkpoint: step, max_steps, used_seconds, stopped; empty for None."""
+    path = checkpoint / PROGRESS_FILE if checkpoint else None
+    if path is None or not path.is_file():
+        return {}
+    progress: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return progress

@@ -1,0 +1,312 @@
+"""GRPO on rollouts that come from elsewhere: TRL's trainer, told how to collect, score and weigh (SPEC 1.5, 1.6)."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from accelerate.utils import gather_object
+from datasets import Dataset
+from peft import PeftModel
+from torch import Tensor
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from trl import GRPOConfig
+
+from codegrep.config import GRPOSettings, LoraSettings
+from codegrep.errors import ConfigError, DataError, InfrastructureError
+from codegrep.issues.issue import Issue
+from codegrep.rewards.outcome import AdvantageFactor, Outcome, RewardDesign, RewardParts, score
+from codegrep.rollout.outcome import outcome_of
+from codegrep.rollout.record import ExitCause, Rollout
+from codegrep.tracking.names import from_trl
+from codegrep.training.lora import lora_config
+from codegrep.training.lora_linear import use_fused_lora
+from codegrep.training.step_metrics import Sums, add_up, rollout_sums
+from codegrep.training.trl_seams import SeamedGRPOTrainer
+
+# (issues, group size, optimiser step) -> group_size rollouts of the first issue, then of the second, and so on.
+Collect = Callable[[Sequence[Issue], int, int], list[Rollout]]
+
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is announced as experimental at every start
+
+
+class CodegrepGRPOTrainer(SeamedGRPOTrainer):
+    """GRPO with tool text masked, advantages scaled after normalisation, and lost rollouts left out.
+
+    Advantage of rollout i: A_i = s_i · (R_i - mean) / (std + 1e-4), mean and std over the scored rollouts of its group,
+    s_i = factor(outcome_i) (CodeGrep eq 6 and 8). A rollout with exit cause "infrastructure" has no reward, advantage
+    0, and no token in the loss or in KL.
+
+    KL is measured against the model with the adapter off: `model` must be the warm-started one, merged
+    (`codegrep.training.lora.merge_adapter`).
+
+    Log-probabilities at sampling are used as an alarm only (`policy/logprob_gap`): the importance-sampling correction
+    is off, since engines give raw log-probabilities, and processed ones under top-p and top-k drive the ratio to zero.
+
+    Args:
+        model: base with frozen weights, through `scoring.add_scoring`; the adapter is attached here.
+        collect: see `Collect`; it gets this worker's issues only.
+        reward, factor: design and advantage factor.
+        lora, settings: train.lora, train.grpo.
+        max_completion_tokens: for loss_type dr_grpo, and for the record.
+        workers: Ray Train workers; each takes whole groups.
+
+    Raises:
+        ConfigError: prompts_per_step cannot be divided among workers and microbatches.
+        DataError: fewer issues than prompts_per_step.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        issues: Sequence[Issue],
+        collect: Collect,
+        reward: RewardDesign,
+        factor: AdvantageFactor,
+        lora: LoraSettings,
+        settings: GRPOSettings,
+        max_completion_tokens: int,
+        output_dir: Path,
+        seed: int,
+        workers: int = 1,
+        use_cpu: bool = True,
+        gradient_checkpointing: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        self._issues = {issue.instance_id: issue for issue in issues}
+        self._collect = collect
+        self._group_size = settings.group_size
+        self._end = cast(int, tokenizer.eos_token_id)
+        self._reward, self._factor = reward, factor
+        self._rollouts: list[Rollout] = []
+        self._outcomes: list[Outcome] = []
+        self._parts: list[RewardParts | None] = []
+        self._sums: list[Sums] = []
+        self.own_metrics: dict[str, float] = {}
+        arguments = grpo_arguments(settings, output_dir, seed, workers, max_completion_tokens, use_cpu)
+        arguments.gradient_checkpointing = gradient_checkpointing
+        rows = schedule([issue.instance_id for issue in issues], settings, seed)
+        super().__init__(
+            model=model,
+            reward_funcs=[self.reward],
+            args=arguments,
+            train_dataset=Dataset.from_dict({"prompt": rows}),
+            processing_class=tokenizer,
+            peft_config=lora_config(lora),
+            rollout_func=self._roll_out,
+            fast_scoring=use_cpu,
+            **kwargs,
+        )
+        if use_cpu:
+            use_fused_lora(self.policy)
+
+    @property
+    def policy(self) -> PeftModel:
+        """The model in training, without wrappers for distributed training."""
+        model = self.accelerator.unwrap_model(self.model)
+        assert isinstance(model, PeftModel)
+        return model
+
+    def _roll_out(self, prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
+        """TRL's rollout_func: prompts are instance ids, each num_generations times."""
+        size = self._group_size
+        ids = prompts[::size]
+        if prompts != [instance_id for instance_id in ids for _ in range(size)]:
+            raise InfrastructureError(
+                "TRL no longer repeats each prompt num_generations times", "Use the pinned version of trl"
+            )
+        start = time.perf_counter()
+        rollouts = self._collect([self._issues[instance_id] for instance_id in ids], size, self.state.global_step)
+        self._check(rollouts, prompts)
+        seconds = time.perf_counter() - start
+        self._rollouts = rollouts
+        self._outcomes = [outcome_of(r, gold_ranges=self._issues[r.instance_id].gold_ranges) for r in rollouts]
+        self._sums.append(_phase_seconds(rollouts, seconds))
+        return training_rows(rollouts, self._end)
+
+    def _check(self, rollouts: Sequence[Rollout], prompts: Sequence[str]) -> None:
+        if [rollout.instance_id for rollout in rollouts] != list(prompts):
+            raise InfrastructureError("collected rollouts are not in the order of the issues asked for")
+        for rollout in rollouts:
+            lengths = {len(rollout.completion_ids), len(rollout.loss_mask)}
+            if rollout.exit_cause != ExitCause.INFRASTRUCTURE and (
+                len(lengths) > 1 or not rollout.prompt_ids or lengths == {0}
+            ):
+                raise InfrastructureError(
+                    f"rollout {rollout.rollout_id} has no tokens, or a loss mask of another length"
+                )
+
+    def reward(self, prompts: list[str], **kwargs: Any) -> list[float | None]:
+        """TRL's reward function: the design's total of each rollout, None where the machine failed."""
+        self._parts = [score(outcome, self._reward) for outcome in self._outcomes]
+        return [None if parts is None else parts.total for parts in self._parts]
+
+    def shape_advantages(self, advantages: Tensor) -> Tensor:
+        """Multiply by the factor of each rollout, after the group's normalisation."""
+        factors = [
+            0.0 if parts is None else float(self._factor(outcome))
+            for outcome, parts in zip(self._outcomes, self._parts, strict=True)
+        ]
+        # A group without spread has A = 0 exactly; TRL leaves the rounding error of its mean, over 1e-4.
+        alive = torch.tensor(_with_spread(self._parts, self._group_size), device=advantages.device)
+        shaped = torch.where(alive, advantages, 0.0) * torch.tensor(
+            factors, dtype=advantages.dtype, device=advantages.device
+        )
+        self._sums.append(rollout_sums(self._rollouts, self._outcomes, self._parts, factors, self._group_size))
+        self._sums.append({"advantage/mean_abs": (float(shaped.abs().sum()), float(len(shaped)))})
+        return shaped
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """TRL's numbers and the project's own, added up over the workers; see `grpo_names`."""
+        if "loss" in logs:
+            seconds, sums = self.close_step(), self._sums
+            rollout_seconds = sum(s["seconds/rollouts"][0] for s in sums if "seconds/rollouts" in s)
+            sums.append(
+                {
+                    "seconds/reference": (max(0.0, seconds["score"] - rollout_seconds), 1.0),
+                    "seconds/update": (seconds["step"] - seconds["score"], 1.0),
+                }
+            )
+            if self.logprob_gap is not None:
+                mean, largest = self.logprob_gap
+                sums.append({"policy/logprob_gap": (mean, 1.0), "policy/logprob_gap_max": (largest, 1.0)})
+            self.own_metrics = add_up(gather_object(sums))
+            self._sums = []
+        super().log(logs, start_time)
+
+    def grpo_names(self, logs: Any) -> dict[str, float]:
+        """A log of TRL under the project's names, with the own numbers of the step (which win where both have one)."""
+        own = self.own_metrics if "loss" in logs else {}
+        return {**from_trl(logs), **own}
+
+
+def grpo_arguments(
+    settings: GRPOSettings, output_dir: Path, seed: int, workers: int, max_completion_tokens: int, use_cpu: bool
+) -> GRPOConfig:
+    """TRL's arguments: a batch is prompts_per_step · group_size rollouts, used for updates_per_batch optimiser steps.
+
+    Raises:
+        ConfigError: prompts_per_step cannot be divided.
+    """
+    per_pass = settings.prompts_per_microbatch * workers
+    if settings.prompts_per_step % per_pass:
+        raise ConfigError(
+            f"train.grpo.prompts_per_step ({settings.prompts_per_step}) is not a multiple of "
+            f"prompts_per_microbatch x workers ({per_pass})",
+            "Change one of them",
+        )
+    accumulation = settings.prompts_per_step // per_pass
+    every = settings.updates_per_batch
+    return GRPOConfig(
+        output_dir=str(output_dir),
+        max_steps=settings.steps,
+        per_device_train_batch_size=settings.prompts_per_microbatch * settings.group_size,
+        gradient_accumulation_steps=accumulation,
+        steps_per_generation=accumulation,
+        num_iterations=every,
+        num_generations=settings.group_size,
+        max_completion_length=max_completion_tokens,
+        learning_rate=settings.learning_rate,
+        lr_scheduler_type=settings.scheduler,
+        warmup_steps=math.ceil(settings.warmup_share * settings.steps),
+        max_grad_norm=settings.max_grad_norm,
+        beta=settings.kl,
+        epsilon=settings.clip_low,
+        epsilon_high=settings.clip_high,
+        loss_type=settings.loss_type,
+        scale_rewards=settings.scale_rewards,
+        # Rollouts are sampled elsewhere. TRL divides logits by the temperature, so it must be the one that was used.
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        top_k=settings.top_k,
+        shuffle_dataset=False,  # the dataset is the schedule
+        use_vllm=False,
+        vllm_importance_sampling_correction=False,
+        disable_dropout=False,
+        logging_strategy="steps",
+        logging_steps=1,
+        logging_nan_inf_filter=False,
+        save_strategy="steps",
+        # Never inside the inner updates of a batch: rollouts are not part of a checkpoint.
+        save_steps=math.ceil(settings.save_every / every) * every,
+        save_total_limit=settings.keep,
+        seed=seed,
+        data_seed=seed,
+        use_cpu=use_cpu,
+        bf16=not use_cpu,
+        gradient_checkpointing=False,
+        remove_unused_columns=False,
+        dataloader_pin_memory=False,
+        disable_tqdm=True,
+        report_to=[],
+        ddp_find_unused_parameters=False,
+    )
+
+
+def schedule(ids: Sequence[str], settings: GRPOSettings, seed: int) -> list[str]:
+    """The issue ids of all batches, one after another, so that the place in the data is the step and resume is exact.
+
+    Each pass over the issues is shuffled anew; what does not fill a batch is left to the next pass, so that no batch
+    holds an issue twice.
+
+    Raises:
+        DataError: fewer issues than prompts_per_step.
+    """
+    size = settings.prompts_per_step
+    if len(ids) < size:
+        raise DataError(
+            f"{len(ids)} training issues do not fill one step of train.grpo.prompts_per_step={size}",
+            "Add issues or lower train.grpo.prompts_per_step",
+        )
+    wanted = math.ceil(settings.steps / settings.updates_per_batch) * size
+    rows: list[str] = []
+    for epoch in range(math.ceil(wanted / (len(ids) // size * size))):
+        order = sorted(ids)
+        random.Random(f"{seed}-{epoch}").shuffle(order)
+        rows += order[: len(ids) // size * size]
+    return rows[:wanted]
+
+
+def training_rows(rollouts: Sequence[Rollout], eos: int) -> dict[str, list[Any]]:
+    """What TRL's rollout_func returns. A lost rollout is a single token outside the loss."""
+    prompts = {r.instance_id: r.prompt_ids for r in rollouts if r.prompt_ids}
+    lost = [r.exit_cause == ExitCause.INFRASTRUCTURE for r in rollouts]
+    have_logprobs = all(
+        gone or len(r.logprobs) == len(r.completion_ids) for r, gone in zip(rollouts, lost, strict=True)
+    )
+    return {
+        "prompt_ids": [list(r.prompt_ids or prompts.get(r.instance_id, [eos])) for r in rollouts],
+        "completion_ids": [[eos] if gone else list(r.completion_ids) for r, gone in zip(rollouts, lost, strict=True)],
+        "env_mask": [[0] if gone else list(r.loss_mask) for r, gone in zip(rollouts, lost, strict=True)],
+        "logprobs": [[0.0] if gone else list(r.logprobs) for r, gone in zip(rollouts, lost, strict=True)]
+        if have_logprobs
+        else None,  # type: ignore[dict-item]
+    }
+
+
+def _with_spread(parts: Sequence[RewardParts | None], size: int) -> list[bool]:
+    alive: list[bool] = []
+    for start in range(0, len(parts), size):
+        totals = {p.total for p in parts[start : start + size] if p is not None}
+        alive += [len(totals) > 1] * size
+    return alive
+
+
+def _phase_seconds(rollouts: Sequence[Rollout], wall: float) -> Sums:
+    """Wall time of collecting, divided as the turns' own clocks say: rollouts overlap, so their sums exceed it."""
+    generation = sum(turn.seconds_generation for rollout in rollouts for turn in rollout.turns)
+    tools = sum(turn.seconds_tools for rollout in rollouts for turn in rollout.turns)
+    share = tools / (generation + tools) if generation + tools else 0.0
+    return {
+        "seconds/rollouts": (wall, 1.0),
+        "seconds/generation": (wall * (1 - share), 1.0),
+        "seconds/tools": (wall * share, 1.0),
+    }

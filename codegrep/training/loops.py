@@ -1,0 +1,175 @@
+"""The two training loops, as they run in each Ray Train worker: build everything from plain data, train, report."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import ray.train
+import torch
+from peft import PeftModel
+from transformers import PreTrainedTokenizerBase, Trainer
+
+from codegrep.config import FunctionConfig, GRPOSettings, LoraSettings, WarmStartConfig
+from codegrep.issues.issue import Issue
+from codegrep.rewards.load import load_advantage, load_reward
+from codegrep.rollout.record import Rollout
+from codegrep.training.base_model import BaseModel
+from codegrep.training.callbacks import CheckpointReport, OnLog, StepLog, TimeLimit, read_progress
+from codegrep.training.examples import Example
+from codegrep.training.grpo import CodegrepGRPOTrainer
+from codegrep.training.lora import attach_lora
+from codegrep.training.ray_loop import report_checkpoint, resume_folder, work_folder
+from codegrep.training.scoring import add_scoring
+from codegrep.training.warm_start import WarmStartTrainer, warm_start_names
+
+# Opens the log in the worker, so that nothing of the tracker travels: for example a method of a TrackingHandle.
+OpenLog = Callable[[], OnLog]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What a collector samples from.
+
+    Attributes:
+        model: the model in training. An engine in this process generates with it; another one fetches its adapter.
+        tokenizer: the base's.
+        rank, workers: place among the Ray Train workers.
+    """
+
+    model: PeftModel
+    tokenizer: PreTrainedTokenizerBase
+    rank: int
+    workers: int
+
+
+class Collector(Protocol):
+    """Samples rollouts from the policy."""
+
+    def collect(self, issues: Sequence[Issue], group_size: int, step: int) -> list[Rollout]:
+        """group_size rollouts of the first issue, then of the second, …, from the policy as it is now.
+
+        The draws depend on seed, step and place only, so that a resumed run samples what an unbroken one does.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free engine and sandboxes."""
+        ...
+
+
+OpenCollector = Callable[[Policy], Collector]
+
+
+@dataclass(frozen=True)
+class WarmStartJob:
+    """What `warm_start_loop` needs; picklable."""
+
+    base: BaseModel
+    lora: LoraSettings
+    settings: WarmStartConfig
+    examples: Sequence[Example]
+    seed: int
+    open_log: OpenLog
+    gradient_checkpointing: bool = False
+
+
+@dataclass(frozen=True)
+class GRPOJob:
+    """What `grpo_loop` needs; picklable. base: the warm-started model, merged (`lora.merge_adapter`)."""
+
+    base: BaseModel
+    lora: LoraSettings
+    settings: GRPOSettings
+    issues: Sequence[Issue]
+    reward: FunctionConfig
+    advantage: FunctionConfig
+    max_completion_tokens: int
+    seed: int
+    open_collector: OpenCollector
+    open_log: OpenLog
+    gradient_checkpointing: bool = False
+
+
+def warm_start_loop(config: dict[str, Any]) -> None:
+    """Weighted SFT; config: {"job": WarmStartJob}."""
+    job: WarmStartJob = config["job"]
+    context = ray.train.get_context()
+    rank, workers = context.get_world_rank(), context.get_world_size()
+    model, tokenizer = job.base.load()
+    add_scoring(model)
+    with work_folder() as folder, resume_folder() as resume:
+        trainer = WarmStartTrainer(
+            model=attach_lora(model, job.lora, job.seed),
+            tokenizer=tokenizer,
+            examples=job.examples,
+            settings=job.settings,
+            output_dir=folder,
+            seed=job.seed,
+            rank=rank,
+            workers=workers,
+            use_cpu=not torch.cuda.is_available(),
+            gradient_checkpointing=job.gradient_checkpointing,
+        )
+        log = StepLog(_open(job.open_log, rank), warm_start_names)
+        _train(trainer, log, resume, job.settings.max_minutes, every=1)
+
+
+def grpo_loop(config: dict[str, Any]) -> None:
+    """GRPO; config: {"job": GRPOJob}."""
+    job: GRPOJob = config["job"]
+    context = ray.train.get_context()
+    rank, workers = context.get_world_rank(), context.get_world_size()
+    model, tokenizer = job.base.load()
+    add_scoring(model)
+    source = _Source()
+    with work_folder() as folder, resume_folder() as resume:
+        trainer = CodegrepGRPOTrainer(
+            model=model,
+            tokenizer=tokenizer,
+            issues=job.issues,
+            collect=source,
+            reward=load_reward(job.reward),
+            factor=load_advantage(job.advantage),
+            lora=job.lora,
+            settings=job.settings,
+            max_completion_tokens=job.max_completion_tokens,
+            output_dir=folder,
+            seed=job.seed,
+            workers=workers,
+            use_cpu=not torch.cuda.is_available(),
+            gradient_checkpointing=job.gradient_checkpointing,
+        )
+        log = StepLog(_open(job.open_log, rank), trainer.grpo_names)
+        with closing(job.open_collector(Policy(trainer.policy, tokenizer, rank, workers))) as collector:
+            source.collector = collector
+            _train(trainer, log, resume, job.settings.max_minutes, every=job.settings.updates_per_batch)
+
+
+def _train(trainer: Trainer, log: StepLog, resume: Path | None, max_minutes: float, every: int) -> None:
+    used = float(read_progress(resume).get("used_seconds", 0.0))
+    limit = TimeLimit(max_minutes, every=every, resumed=used)
+    trainer.add_callback(log)
+    trainer.add_callback(limit)
+    trainer.add_callback(CheckpointReport(report_checkpoint, log, limit))
+    trainer.train(resume_from_checkpoint=str(resume) if resume else None)
+
+
+def _open(open_log: OpenLog, rank: int) -> OnLog:
+    return open_log() if rank == 0 else _ignore
+
+
+def _ignore(step: int, numbers: dict[str, float]) -> None:
+    return None
+
+
+class _Source:
+    """The collector samples from the trainer's model, and the trainer calls the collector: one has to come first."""
+
+    collector: Collector
+
+    def __call__(self, issues: Sequence[Issue], group_size: int, step: int) -> list[Rollout]:
+        return self.collector.collect(issues, group_size, step)

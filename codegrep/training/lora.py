@@ -1,0 +1,130 @@
+"""LoRA over all linear projections: attach, save, load, checksum, merge into the base.
+
+The base is frozen and may be bfloat16; the LoRA matrices are float32 (steps of 1e-6 are lost in bfloat16's 8 bits).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict
+from safetensors.torch import load_file
+from transformers import PreTrainedModel, set_seed
+
+from codegrep.config import LoraSettings
+from codegrep.engines.models import load_model, load_tokenizer, provide
+from codegrep.errors import ModelError
+from codegrep.training.lora_linear import use_fused_lora
+
+ADAPTER_FILE = "adapter_model.safetensors"
+
+
+def lora_config(settings: LoraSettings) -> LoraConfig:
+    """PEFT's configuration: every linear layer but the output head (paper: r=32, alpha=64, all linear projections)."""
+    return LoraConfig(
+        r=settings.r,
+        lora_alpha=settings.alpha,
+        lora_dropout=settings.dropout,
+        target_modules="all-linear",
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
+
+
+def attach_lora(model: PreTrainedModel, settings: LoraSettings, seed: int) -> PeftModel:
+    """A new adapter that leaves the model's outputs as they are (B is zero); only the adapter is trainable."""
+    set_seed(seed)  # A is drawn at random
+    peft_model = get_peft_model(model, lora_config(settings))
+    assert isinstance(peft_model, PeftModel)
+    use_fused_lora(peft_model)
+    return peft_model
+
+
+def load_adapter(model: PreTrainedModel, folder: Path, trainable: bool = False) -> PeftModel:
+    """`model` with the adapter saved in `folder`.
+
+    Raises:
+        ModelError: the folder holds no adapter, or one of another architecture.
+    """
+    if not (folder / ADAPTER_FILE).is_file():
+        raise ModelError(f"{folder} holds no adapter ({ADAPTER_FILE} is missing)")
+    try:
+        loaded = PeftModel.from_pretrained(model, str(folder), is_trainable=trainable)
+    except (RuntimeError, ValueError) as error:
+        raise ModelError(
+            f"the adapter in {folder} does not fit the model ({str(error).splitlines()[0][:200]})"
+        ) from error
+    use_fused_lora(loaded)
+    return loaded
+
+
+def save_adapter(model: PeftModel, folder: Path) -> str:
+    """Write the adapter as safetensors; returns `adapter_sha256` of it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model.save_pretrained(str(folder), safe_serialization=True)
+    return adapter_sha256(folder)
+
+
+def adapter_sha256(source: PeftModel | Path) -> str:
+    """Checksum of the adapter's tensors (names, dtypes, shapes, bytes): equal for a model and the folder saved from it.
+
+    An engine that computes it over what it was given proves that the adapter arrived.
+    """
+    saved = isinstance(source, Path)
+    tensors = load_file(source / ADAPTER_FILE) if saved else get_peft_model_state_dict(source)
+    digest = hashlib.sha256()
+    for name in sorted(tensors):
+        tensor = tensors[name].detach().cpu().contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
+        digest.update(tensor.view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Merge:
+    """What merging changed.
+
+    Attributes:
+        folder: the merged model, with tokenizer.
+        max_logit_gap: largest |logit difference| of a probe text before and after, in float32.
+        rounding_gap: the same against the merged weights rounded to the target dtype.
+    """
+
+    folder: Path
+    max_logit_gap: float
+    rounding_gap: float
+
+
+def merge_adapter(base: str, adapter: Path, out: Path, dtype: str, revision: str | None = None) -> Merge:
+    """Fold a warm-start adapter into the base, so that GRPO's own adapter starts at zero.
+
+    KL is measured against the adapter-off model. If GRPO went on training the warm-start adapter, adapter-off would be
+    the untrained base, and KL would pull the policy away from everything that the warm start taught. With the merge,
+    adapter-off is the warm-started policy. The sum is made in float32 and cast once.
+
+    Args:
+        base: folder or hub id of the base. adapter: its adapter. out: folder for the merged model.
+        dtype: of the merged weights.
+
+    Raises:
+        ModelError: the adapter does not fit, or the merged model computes something else.
+    """
+    folder = provide(base, revision=revision)
+    tokenizer = load_tokenizer(folder)
+    tuned = load_adapter(load_model(folder, "float32"), adapter).eval()
+    probe = torch.arange(64)[None] % tuned.config.get_text_config().vocab_size
+    with torch.no_grad():
+        before = tuned(input_ids=probe).logits
+        merged = tuned.merge_and_unload()
+        gap = (merged(input_ids=probe).logits - before).abs().max().item()
+        if not gap <= 1e-3 * max(1.0, before.abs().max().item()):
+            raise ModelError(f"merging the adapter in {adapter} changed the logits by {gap:.3g}", "Train it again")
+        merged.to(getattr(torch, dtype))
+        out.mkdir(parents=True, exist_ok=True)
+        merged.save_pretrained(str(out))
+        tokenizer.save_pretrained(str(out))
+        rounding = (merged.float()(input_ids=probe).logits - before).abs().max().item()
+    return Merge(out, gap, rounding)

@@ -1,0 +1,192 @@
+"""Running a training loop as a Ray Train job that survives killed workers and killed drivers.
+
+`run_training` starts the job, or continues the one of the same name in the same storage folder. The loops themselves
+are in `codegrep.training.loops`; they use the worker's side of this module.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import ray
+import ray.train
+from ray.exceptions import RayError
+from ray.train.torch import TorchTrainer
+
+from codegrep import errors
+from codegrep.errors import CodegrepError, InfrastructureError
+from codegrep.training.callbacks import read_progress
+
+_ERROR_FILE = "codegrep_error.json"
+_ABORT_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class TrainingSpec:
+    """One training job; picklable.
+
+    Attributes:
+        loop: importable function that is called with `config` in every worker.
+        config: plain data and picklable functions.
+        workers: Ray Train workers. use_gpu: a GPU each. cpus_per_worker: may be a fraction.
+        max_failures: restarts after a lost worker; -1 means always.
+        keep: checkpoints kept.
+    """
+
+    loop: Callable[[dict[str, Any]], None]
+    config: Mapping[str, Any] = field(repr=False)
+    workers: int = 1
+    use_gpu: bool = False
+    cpus_per_worker: float = 1.0
+    max_failures: int = 3
+    keep: int = 2
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """Where training ended.
+
+    Attributes:
+        adapter: the last checkpoint's folder; it holds the adapter as PEFT saves it.
+        step, max_steps: optimiser steps done and planned.
+        used_seconds: wall time of training over all starts.
+        metrics: last numbers under the project's names.
+        stopped: why it ended early, else "".
+    """
+
+    adapter: Path
+    step: int
+    max_steps: int
+    used_seconds: float
+    metrics: dict[str, float]
+    stopped: str
+
+
+def run_training(spec: TrainingSpec, storage: Path, name: str) -> TrainingResult:
+    """Run `spec` to its end, starting from the last checkpoint of `storage / name` if there is one.
+
+    Ray must be initialised. Ctrl-C stops the workers within seconds and raises KeyboardInterrupt; the same call then
+    goes on from the last checkpoint, as it does after kill -9 of the driver.
+
+    Raises:
+        CodegrepError: what a worker raised, as it was.
+        InfrastructureError: workers were lost more often than max_failures, or no checkpoint was reported.
+    """
+    folder = storage.absolute() / name
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / _ERROR_FILE).unlink(missing_ok=True)
+    cpus = {"CPU": spec.cpus_per_worker}
+    trainer = _Job(
+        _in_worker,
+        train_loop_config={"loop": spec.loop, "config": dict(spec.config), "folder": str(folder)},
+        scaling_config=ray.train.ScalingConfig(
+            num_workers=spec.workers,
+            use_gpu=spec.use_gpu,
+            resources_per_worker=cpus | {"GPU": 1.0} if spec.use_gpu else cpus,
+        ),
+        run_config=ray.train.RunConfig(
+            name=name,
+            storage_path=str(storage.absolute()),
+            failure_config=ray.train.FailureConfig(max_failures=spec.max_failures),
+            checkpoint_config=ray.train.CheckpointConfig(num_to_keep=spec.keep),
+        ),
+    )
+    try:
+        result = trainer.fit()
+    except KeyboardInterrupt:
+        trainer.abort()
+        raise
+    except (ray.train.TrainingFailedError, RayError) as error:
+        _raise_noted(folder)
+        raise InfrastructureError(
+            f"training '{name}' was lost: {_first_line(error)}", "The same command continues from the last checkpoint"
+        ) from error
+    _raise_noted(folder)
+    if result.checkpoint is None:
+        raise InfrastructureError(f"training '{name}' left no checkpoint in {folder}")
+    adapter = Path(result.checkpoint.path)
+    progress = read_progress(adapter)
+    return TrainingResult(
+        adapter=adapter,
+        step=int(progress.get("step", 0)),
+        max_steps=int(progress.get("max_steps", 0)),
+        used_seconds=float(progress.get("used_seconds", 0.0)),
+        metrics={k: float(v) for k, v in (result.metrics or {}).items() if isinstance(v, int | float)},
+        stopped=str(progress.get("stopped", "")),
+    )
+
+
+class _Job(TorchTrainer):
+    """TorchTrainer without its SIGINT handler, which ends the process by sys.exit(0) and outlives the job."""
+
+    _controller: Any = None
+
+    def _register_sigint_handler(self, controller: Any) -> None:
+        self._controller = controller
+
+    def abort(self) -> None:
+        """Stop controller and workers."""
+        if self._controller is None:
+            return
+        with suppress(RayError):  # the controller ends itself, so its answer never comes
+            ray.get(self._controller.abort.remote(), timeout=_ABORT_SECONDS)
+        with suppress(RayError, ValueError):
+            ray.kill(self._controller)
+
+
+def _in_worker(config: dict[str, Any]) -> None:
+    try:
+        config["loop"](config["config"])
+    except CodegrepError as error:
+        noted = {"kind": type(error).__name__, "what": error.what, "fix": error.fix}
+        if ray.train.get_context().get_world_rank() == 0:
+            (Path(config["folder"]) / _ERROR_FILE).write_text(json.dumps(noted), encoding="utf-8")
+        # A restart would not help against a wrong configuration or data. Other workers may wait for this one: then only
+        # raising ends the job.
+        if isinstance(error, InfrastructureError) or ray.train.get_context().get_world_size() > 1:
+            raise
+
+
+def _raise_noted(folder: Path) -> None:
+    path = folder / _ERROR_FILE
+    if not path.is_file():
+        return
+    noted = json.loads(path.read_text(encoding="utf-8"))
+    kind = getattr(errors, noted["kind"], CodegrepError)
+    raise kind(noted["what"], noted["fix"])
+
+
+@contextmanager
+def resume_folder() -> Iterator[Path | None]:
+    """In a worker: the checkpoint to continue from as a local folder, or None at a first start."""
+    checkpoint = ray.train.get_checkpoint()
+    if checkpoint is None:
+        yield None
+        return
+    with checkpoint.as_directory() as folder:
+        yield Path(folder)
+
+
+@contextmanager
+def work_folder() -> Iterator[Path]:
+    """In a worker: a folder for checkpoints before they are reported; gone afterwards."""
+    with tempfile.TemporaryDirectory(prefix="codegrep-train-") as folder:
+        yield Path(folder)
+
+
+def report_checkpoint(step: int, folder: Path, metrics: Mapping[str, float]) -> None:
+    """In a worker: report a checkpoint. Every rank calls it equally often; only rank 0 brings the folder."""
+    first = ray.train.get_context().get_world_rank() == 0
+    checkpoint = ray.train.Checkpoint.from_directory(str(folder)) if first else None
+    ray.train.report({"step": step, **metrics}, checkpoint=checkpoint)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[-1][:300]

@@ -1,0 +1,217 @@
+"""Every use of TRL's private parts, in one place.
+
+TRL 1.16 names two things as extension points for subclasses: `rollout_func`, and advantages of shape (B,) or (B, T)
+made in `_generate_and_score_completions`. Both, and the methods below, are no stable API: `missing_seams` says what a
+new TRL has changed, and tests/training/test_trl_seams.py fails then.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import time
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from trl import GRPOConfig, GRPOTrainer
+from trl.trainer.utils import split_tensor_dict
+
+TRL_TESTED = "1.16"
+
+# Method -> parameters that are relied upon.
+_METHODS: dict[str, tuple[str, ...]] = {
+    "_generate": ("prompts",),
+    "_generate_and_score_completions": ("inputs",),
+    "_prepare_inputs": ("generation_batch",),
+    "_compute_loss": ("model", "inputs"),
+    "_get_per_token_logps_and_entropies": (
+        "model",
+        "input_ids",
+        "attention_mask",
+        "logits_to_keep",
+        "batch_size",
+        "compute_entropy",
+        "compute_aux_loss",
+    ),
+    "training_step": ("model", "inputs", "num_items_in_batch"),
+}
+# Text in a method's source that an override here reproduces or reads.
+_SOURCE: dict[str, tuple[str, ...]] = {
+    "_generate": ('extra_fields.pop("env_mask", None)', "return prompt_ids, completion_ids, tool_mask"),
+    "_generate_and_score_completions": ('"advantages": advantages', 'output["tool_mask"]', "torch.nanmean"),
+    "_prepare_inputs": ("self._buffered_inputs", "self._step % generate_every == 0", "split_tensor_dict"),
+    "_compute_loss": ('inputs["tool_mask"]', "advantages.dim() == 1", 'inputs.get("old_per_token_logps")'),
+}
+_PROMPT_COLUMNS = ("prompt_ids", "prompt_mask")
+_COMPLETION_COLUMNS = (
+    "completion_ids",
+    "completion_mask",
+    "tool_mask",
+    "old_per_token_logps",
+    "ref_per_token_logps",
+    "sampling_per_token_logps",
+)
+
+
+def missing_seams() -> list[str]:
+    """What this project overrides in TRL and no longer finds there; empty with a TRL that fits."""
+    missing = []
+    for name, parameters in _METHODS.items():
+        method = getattr(GRPOTrainer, name, None)
+        if method is None:
+            missing.append(f"GRPOTrainer.{name} is gone")
+            continue
+        method = inspect.unwrap(method)
+        known = inspect.signature(method).parameters
+        missing += [f"GRPOTrainer.{name} has no parameter {p}" for p in parameters if p not in known]
+        source = inspect.getsource(method)
+        missing += [f"GRPOTrainer.{name} no longer has: {text}" for text in _SOURCE.get(name, ()) if text not in source]
+    return missing
+
+
+class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
+    """TRL's trainer with public hooks where it has private methods.
+
+    Hooks for subclasses: `shape_advantages`. Changes that leave the mathematics alone:
+    - rows are not shuffled among the microbatches of a batch: gradients add up to the same, and a group stays together;
+    - padding is cut to each microbatch;
+    - on a CPU, only tokens of the loss are scored, and a prompt is computed once a group (`codegrep.training.scoring`).
+
+    Attributes:
+        fast_scoring: use that scoring; off, TRL's own runs.
+        seconds: wall time of the last step by phase: "score" is TRL's scoring (rollouts included), "step" the whole.
+        logprob_gap: (mean, max) of |log p at sampling - log p at training| over the step's sampled tokens; None where
+            the engine gave none, or at another temperature than 1 (engines give raw log-probabilities).
+    """
+
+    def __init__(self, *args: Any, fast_scoring: bool, **kwargs: Any) -> None:
+        self.fast_scoring = fast_scoring
+        self.seconds = {"score": 0.0, "step": 0.0}
+        self.logprob_gap: tuple[float, float] | None = None
+        self._scored: Tensor | None = None  # (B, C) tokens of the loss in what is scored next
+        self._sampled_at: Tensor | None = None  # (B, C) log-probabilities at sampling of the microbatch
+        self._gaps: list[Tensor] = []
+        logging.getLogger("trl.trainer.grpo_trainer").addFilter(_without_unscored_warning)
+        super().__init__(*args, **kwargs)
+
+    def shape_advantages(self, advantages: Tensor) -> Tensor:
+        """Hook: group-normalised advantages (B_local,) in the order of the rollouts -> what the loss uses."""
+        return advantages
+
+    def _generate(self, prompts: list[Any]) -> Any:
+        generated = super()._generate(prompts)
+        self._scored = _padded_mask(generated[1], generated[2])
+        return generated
+
+    def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
+        start = time.perf_counter()
+        output: dict[str, Any] = super()._generate_and_score_completions(inputs)
+        output["advantages"] = self.shape_advantages(output["advantages"])
+        self._scored = None
+        self.seconds["score"] += time.perf_counter() - start
+        return output
+
+    def _prepare_inputs(self, generation_batch: Any) -> Any:
+        if not self.model.training:
+            return super()._prepare_inputs(generation_batch)
+        parts = cast(GRPOConfig, self.args).steps_per_generation or 1
+        generate_every = parts * self.num_iterations
+        if self._step % generate_every == 0 or self._buffered_inputs is None:
+            scored = self._generate_and_score_completions(generation_batch)
+            self._buffered_inputs = cast(Any, split_tensor_dict(scored, parts))
+        return cast(Any, self._buffered_inputs)[self._step % parts]
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Tensor:
+        inputs = trim_padding(inputs)
+        mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
+        self._scored = mask.bool()
+        self._sampled_at = inputs.get("sampling_per_token_logps")
+        try:
+            loss: Tensor = super()._compute_loss(model, inputs)
+        finally:
+            self._scored = self._sampled_at = None
+        return loss
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        compute_entropy: bool = False,
+        compute_aux_loss: bool = False,
+        **kwargs: Any,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        if not self.fast_scoring or self._scored is None or compute_aux_loss:
+            scores = super()._get_per_token_logps_and_entropies(
+                model,
+                input_ids,
+                attention_mask,
+                logits_to_keep,
+                batch_size,
+                compute_entropy,
+                compute_aux_loss,
+                **kwargs,
+            )
+        else:
+            prompt_length = input_ids.size(1) - logits_to_keep
+            scored = torch.zeros_like(input_ids, dtype=torch.bool)
+            scored[:, prompt_length:] = self._scored.to(input_ids.device)
+            tokens = model(
+                input_ids=input_ids,
+                attention_mask=attention_mask,
+                scored=scored,
+                prompt_length=prompt_length,
+                temperature=self.temperature,
+            )
+            entropy = tokens.entropy[:, prompt_length:] if compute_entropy else None
+            scores = (tokens.logprobs[:, prompt_length:], entropy, None)
+        if self._sampled_at is not None and self.temperature == 1.0 and self._scored is not None:
+            self._gaps.append((scores[0].detach() - self._sampled_at)[self._scored].abs())
+        return scores  # type: ignore[no-any-return]
+
+    def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
+        """TRL's, timed."""
+        start = time.perf_counter()
+        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+        self.seconds["step"] += time.perf_counter() - start
+        return loss
+
+    def close_step(self) -> dict[str, float]:
+        """Seconds by phase since the last call; also settles `logprob_gap`. Call it once an optimiser step."""
+        seconds, self.seconds = self.seconds, {"score": 0.0, "step": 0.0}
+        gaps = torch.cat(self._gaps) if self._gaps else torch.empty(0)
+        self._gaps = []
+        self.logprob_gap = (float(gaps.mean()), float(gaps.max())) if gaps.numel() else None
+        return seconds
+
+
+def trim_padding(inputs: dict[str, Any]) -> dict[str, Any]:
+    """A microbatch without the columns that are padding in all of its rows. At least one column of each stays."""
+    prompt = max(1, int(inputs["prompt_mask"].sum(1).max()))
+    completion = max(1, int(inputs["completion_mask"].sum(1).max()))
+    trimmed = dict(inputs)
+    for name in _PROMPT_COLUMNS:
+        trimmed[name] = inputs[name][:, -prompt:]
+    for name in _COMPLETION_COLUMNS:
+        if name in inputs:
+            trimmed[name] = inputs[name][:, :completion]
+    if inputs["advantages"].dim() == 2:
+        trimmed["advantages"] = inputs["advantages"][:, :completion]
+    return trimmed
+
+
+def _padded_mask(completion_ids: list[list[int]], env_mask: list[list[int]] | None) -> Tensor:
+    """(B, C) bool: tokens of the loss, right-padded."""
+    masks = env_mask or [[1] * len(ids) for ids in completion_ids]
+    padded = torch.zeros(len(masks), max(len(ids) for ids in completion_ids), dtype=torch.bool)
+    for row, mask in enumerate(masks):
+        padded[row, : len(mask)] = torch.tensor(mask, dtype=torch.bool)
+    return padded
+
+
+def _without_unscored_warning(record: logging.LogRecord) -> bool:
+    # TRL prints the whole row of a rollout without reward. Such rollouts are meant here, and counted.
+    return not record.getMessage().startswith("All reward functions returned None")

@@ -1,0 +1,203 @@
+"""Warm start: supervised training on trajectories, each turn weighted by what it achieved (SPEC 3.3; colgrep).
+
+    L = [ sum_i w_i sum_{t in T_i} CE_t ] / [ sum_i w_i |T_i| ]     over all turns i of an optimiser step
+
+A subclass of transformers' Trainer, which brings checkpoints with optimiser, schedule and random state. TRL's
+SFTTrainer adds packing and chat templates, neither of which is wanted here: sequences come as token ids and must not
+see each other.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+from transformers import PreTrainedTokenizerBase, Trainer, TrainingArguments
+
+from codegrep.config import WarmStartConfig
+from codegrep.errors import DataError
+from codegrep.training.examples import Example, plan_steps
+
+
+class StepDataset(Dataset[list[Example]]):
+    """Item k is this worker's share of optimiser step k, so the place in the data is the step and resume is exact."""
+
+    def __init__(self, examples: Sequence[Example], plan: Sequence[Sequence[int]]) -> None:
+        self._examples, self._plan = examples, plan
+
+    def __len__(self) -> int:
+        return len(self._plan)
+
+    def __getitem__(self, step: int) -> list[Example]:
+        return [self._examples[index] for index in self._plan[step]]
+
+
+def collate(steps: Sequence[Sequence[Example]], pad: int) -> dict[str, Tensor]:
+    """One worker's share of one step as tensors: input_ids (B, T) right-padded with `pad`, weights (B, T) float32.
+
+    A share without examples becomes one row without weight, so that every worker takes part in the step.
+    """
+    (examples,) = steps
+    rows = examples or [Example((pad, pad), (0.0, 0.0))]
+    width = max(len(row) for row in rows)
+    input_ids = torch.full((len(rows), width), pad, dtype=torch.long)
+    weights = torch.zeros(len(rows), width)
+    for place, row in enumerate(rows):
+        input_ids[place, : len(row)] = torch.tensor(row.input_ids)
+        weights[place, : len(row)] = torch.tensor(row.weights)
+    return {"input_ids": input_ids, "weights": weights}
+
+
+class WarmStartTrainer(Trainer):
+    """Weighted SFT of an adapter.
+
+    Args:
+        model: a PEFT model whose base went through `scoring.add_scoring`.
+        tokenizer: for its pad token.
+        examples: what is trained on.
+        settings: train.warm_start.
+        output_dir: for checkpoints.
+        seed: of data order and dropout.
+        rank, workers: place among the Ray Train workers.
+
+    Raises:
+        DataError: no examples.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: torch.nn.Module,
+        tokenizer: PreTrainedTokenizerBase,
+        examples: Sequence[Example],
+        settings: WarmStartConfig,
+        output_dir: Path,
+        seed: int,
+        rank: int = 0,
+        workers: int = 1,
+        use_cpu: bool = True,
+        gradient_checkpointing: bool = False,
+        keep: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        if not examples:
+            raise DataError(
+                "the warm start has no trajectory to train on", "Check data, or set train.warm_start.enabled=false"
+            )
+        lengths = [len(example) for example in examples]
+        plan = plan_steps(lengths, settings.tokens_per_step, settings.epochs, seed, workers)
+        self._pad = cast(int, tokenizer.pad_token_id)
+        self._window = _Window()
+        steps = len(plan)
+        arguments = TrainingArguments(
+            output_dir=str(output_dir),
+            max_steps=steps,
+            per_device_train_batch_size=1,  # one item is one step's share
+            learning_rate=settings.learning_rate,
+            lr_scheduler_type="cosine",
+            warmup_steps=math.ceil(settings.warmup_share * steps),
+            weight_decay=settings.weight_decay,
+            max_grad_norm=settings.max_grad_norm,
+            logging_strategy="steps",
+            logging_steps=1,
+            logging_nan_inf_filter=False,
+            save_strategy="steps",
+            save_steps=settings.save_every,
+            save_total_limit=keep,
+            seed=seed,
+            data_seed=seed,
+            use_cpu=use_cpu,
+            bf16=not use_cpu,  # on a CPU the base's own dtype is used throughout: autocast only adds copies
+            gradient_checkpointing=gradient_checkpointing,
+            remove_unused_columns=False,
+            dataloader_pin_memory=False,
+            disable_tqdm=True,
+            report_to=[],
+            ddp_find_unused_parameters=False,
+        )
+        share = [step[rank] for step in plan]
+        super().__init__(
+            model=model,
+            args=arguments,
+            train_dataset=StepDataset(examples, share),
+            processing_class=tokenizer,
+            **kwargs,
+        )
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """The planned steps in order. Not prepared by accelerate: each worker already holds its own share."""
+        return DataLoader(
+            cast(Dataset[Any], self.train_dataset),
+            batch_size=1,
+            shuffle=False,
+            collate_fn=lambda steps: collate(steps, self._pad),
+        )
+
+    def compute_loss(
+        self,
+        model: torch.nn.Module,
+        inputs: dict[str, Tensor],
+        return_outputs: bool = False,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> Tensor:
+        """The loss above, with the denominator over all workers."""
+        weights = inputs["weights"]
+        scores = model(input_ids=inputs["input_ids"], scored=weights > 0)
+        total = weights.sum()
+        workers = 1
+        if dist.is_initialized():
+            workers = dist.get_world_size()
+            dist.all_reduce(total)
+        # DistributedDataParallel averages gradients over workers; their sum is wanted.
+        loss = -(scores.logprobs * weights).sum() / total.clamp(min=1e-12) * workers
+        self._window.add(weights)
+        return loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Adds throughput and the mean turn weight to each step's log."""
+        if "loss" in logs:
+            logs.update(self._window.close())
+        super().log(logs, start_time)
+
+
+class _Window:
+    """Counts between two logs."""
+
+    def __init__(self) -> None:
+        self._start: float | None = None
+        self._tokens = self._supervised = 0
+        self._weight = 0.0
+
+    def add(self, weights: Tensor) -> None:
+        if self._start is None:
+            self._start = time.monotonic()
+        # Columns after the last supervised token of a row are padding; the last token of a trajectory is sampled.
+        ends = (weights > 0).int().cumsum(1).argmax(1) + 1
+        self._tokens += int(ends.sum())
+        self._supervised += int((weights > 0).sum())
+        self._weight += float(weights.sum())
+
+    def close(self) -> dict[str, float]:
+        now = time.monotonic()
+        seconds = now - (self._start or now)
+        numbers = {
+            "tokens_per_second": self._tokens / seconds if seconds else 0.0,
+            "weight_mean": self._weight / self._supervised if self._supervised else 0.0,
+        }
+        self._start, self._tokens, self._supervised, self._weight = now, 0, 0, 0.0
+        return numbers
+
+
+def warm_start_names(logs: Mapping[str, Any]) -> dict[str, float]:
+    """The trainer's log under the names of `codegrep.tracking.names`."""
+    known = ("loss", "grad_norm", "learning_rate", "tokens_per_second", "weight_mean", "epoch")
+    if "loss" not in logs:
+        return {}
+    return {f"warm_start/{name}": float(logs[name]) for name in known if logs.get(name) is not None}
