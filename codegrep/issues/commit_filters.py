@@ -91,7 +91,8 @@ class CommitFilter:
         gold = [
             entry.path
             for entry in candidates
-            if (entry.status == "M" or (entry.status == "D" and entry.old not in created)) and "\ufffd" not in entry.path
+            if (entry.status == "M" or (entry.status == "D" and entry.old not in created))
+            and "\ufffd" not in entry.path
         ]
         if not gold:
             return "no gold file that exists in the parent"

@@ -56,7 +56,7 @@ class Demo:
             max_file_kib: larger files (generated code) stay out of the tree.
         """
         if isinstance(packages, str) or not packages:
-            raise DataError("packages must be a list of import names", "for example packages: [hydra, git]")
+            raise DataError("packages must be a list of import names", "For example packages: [hydra, git]")
         self._folder = Path(folder).expanduser().absolute()
         self._packages = tuple(packages)
         self._choice = DemoChoice(per_package, per_file, min_words, max_words, hide_name, seed)
@@ -85,7 +85,7 @@ class Demo:
         if not result.issues:
             raise DataError(
                 f"none of the demo packages can be used: {', '.join(self._packages)}",
-                "install the project's requirements first",
+                "Install the project's requirements first",
             )
         return result
 

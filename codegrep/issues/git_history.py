@@ -115,10 +115,10 @@ class GitHistory:
     def _repositories(self) -> dict[str, Path]:
         folder = Path(self._path).expanduser().absolute()
         if not folder.exists():
-            raise DataError(f"git_history path not found: {folder}", "give a repository or a folder of repositories")
+            raise DataError(f"git_history path not found: {folder}", "Give a repository or a folder of repositories")
         known = list_repositories(folder) if folder.is_dir() or is_bundle(folder) else {}
         if not known:
-            raise DataError(f"no git repository in {folder}", "put clones there as owner__name or owner__name.git")
+            raise DataError(f"no git repository in {folder}", "Put clones there as owner__name or owner__name.git")
         chosen = {
             label: path
             for label, path in known.items()
@@ -128,7 +128,7 @@ class GitHistory:
         if absent or not chosen:
             named = ", ".join(sorted(absent)) or "all of them are excluded"
             raise DataError(
-                f"include and exclude leave no match in {folder}: {named}", f"known: {', '.join(list(known)[:20])}"
+                f"include and exclude leave no match in {folder}: {named}", f"Known: {', '.join(list(known)[:20])}"
             )
         return chosen
 

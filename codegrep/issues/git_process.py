@@ -55,7 +55,7 @@ def run_git(arguments: Sequence[str], folder: Path, stdin: bytes = b"", timeout:
     try:
         done = subprocess.run(command, input=stdin, capture_output=True, env=git_environment(), timeout=timeout)
     except FileNotFoundError:
-        raise RepositoryError("git is not installed", "install git 2.31 or later") from None
+        raise RepositoryError("git is not installed", "Install git 2.31 or later") from None
     except subprocess.TimeoutExpired:
         raise RepositoryError(f"git {arguments[0]} in {folder} took longer than {timeout:.0f} s") from None
     if done.returncode != 0:
@@ -80,7 +80,7 @@ def stream_git(
                 command, stdin=given, stdout=subprocess.PIPE, stderr=errors, env=git_environment()
             )
         except FileNotFoundError:
-            raise RepositoryError("git is not installed", "install git 2.31 or later") from None
+            raise RepositoryError("git is not installed", "Install git 2.31 or later") from None
         try:
             assert process.stdout is not None
             rest = b""

@@ -42,7 +42,7 @@ def load_issues(config: DataConfig) -> LoadedIssues:
         DataError: a source as a whole cannot be used, or no source is given.
     """
     if not config.sources:
-        raise ConfigError("data.sources is empty", "name at least one source")
+        raise ConfigError("data.sources is empty", "Name at least one source")
     held_out = {name.lower() for name in config.split.held_out} if config.split.by == "repository" else set()
     sources = {name: build_source(name, source) for name, source in config.sources.items()}
     merged = LoadedIssues()
@@ -99,17 +99,17 @@ def build_source(name: str, config: SourceConfig) -> IssueSource:
     """
     key = f"data.sources.{name}"
     if config.use not in {"split", "train"}:
-        raise ConfigError(f"{key}.use is {config.use!r}", "use 'split' or 'train'")
+        raise ConfigError(f"{key}.use is {config.use!r}", "Use 'split' or 'train'")
     if config.limit < 0:
         raise ConfigError(f"{key}.limit is {config.limit}", "0 means all")
     try:
         kind = pkgutil.resolve_name(config.kind)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"{key}.kind {config.kind!r} cannot be found: {error}", "give a dotted name package.module.Class"
+            f"{key}.kind {config.kind!r} cannot be found: {error}", "Give a dotted name package.module.Class"
         ) from error
     if not inspect.isclass(kind) or not callable(getattr(kind, "load", None)):
-        raise ConfigError(f"{key}.kind {config.kind!r} is no issue source", "it must be a class with a method load()")
+        raise ConfigError(f"{key}.kind {config.kind!r} is no issue source", "It must be a class with a method load()")
     _check_arguments(key, kind, config.args)
     try:
         return cast(IssueSource, kind(**config.args))
@@ -123,17 +123,17 @@ def _check_arguments(key: str, kind: type, arguments: dict[str, Any]) -> None:
     free = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())
     for name, value in arguments.items():
         if name not in signature.parameters and not free:
-            raise ConfigError(f"{key}.args.{name} is not known to {kind.__name__}", f"known: {', '.join(known)}")
+            raise ConfigError(f"{key}.args.{name} is not known to {kind.__name__}", f"Known: {', '.join(known)}")
         if value == "???":
-            raise ConfigError(f"{key}.args.{name} is not set", f"set {key}.args.{name}=...")
+            raise ConfigError(f"{key}.args.{name} is not set", f"Set {key}.args.{name}=...")
     try:
         signature.bind(**arguments)
     except TypeError as error:
-        raise ConfigError(f"{key}.args: {error}", f"known: {', '.join(known)}") from error
+        raise ConfigError(f"{key}.args: {error}", f"Known: {', '.join(known)}") from error
     hints = typing.get_type_hints(vars(kind).get("__init__", kind))
     for name, value in arguments.items():
         if name in hints and not _fits(value, hints[name]):
-            raise ConfigError(f"{key}.args.{name} is {value!r}", f"expected {_shown(hints[name])}")
+            raise ConfigError(f"{key}.args.{name} is {value!r}", f"Expected {_shown(hints[name])}")
 
 
 def _fits(value: object, hint: Any) -> bool:

@@ -43,7 +43,7 @@ def checked_folder(folder: str, key: str) -> Path:
     """
     path = Path(folder).expanduser().absolute()
     if not path.is_dir():
-        raise DataError(f"{key} names no folder: {path}", f"set {key} to the folder that holds the repositories")
+        raise DataError(f"{key} names no folder: {path}", f"Set {key} to the folder that holds the repositories")
     return path
 
 

@@ -36,7 +36,7 @@ def read_rows(path: str, split: str | None) -> Iterator[Located]:
             files = [file for file in files if re.match(rf"{re.escape(split)}(?![A-Za-z0-9])", file.name)]
         if not files:
             of_split = f" of split {split!r}" if split else ""
-            raise DataError(f"no data file{of_split} in {local}", f"expected files ending in {', '.join(_ENDINGS)}")
+            raise DataError(f"no data file{of_split} in {local}", f"Expected files ending in {', '.join(_ENDINGS)}")
         for file in files:
             yield from _file_rows(file)
     elif local.is_file():
@@ -46,7 +46,7 @@ def read_rows(path: str, split: str | None) -> Iterator[Located]:
         yield from _hub_rows(path, split)
     else:
         raise DataError(
-            f"issues file not found: {local.absolute()}", "give a JSONL, JSON or Parquet file, or a hub id owner/name"
+            f"issues file not found: {local.absolute()}", "Give a JSONL, JSON or Parquet file, or a hub id owner/name"
         )
 
 
@@ -111,7 +111,7 @@ def _parquet_rows(path: Path) -> Iterator[Located]:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise DataError(f"reading {path} needs pyarrow", "pip install pyarrow, or give a JSONL file") from None
+        raise DataError(f"reading {path} needs pyarrow", "Run pip install pyarrow, or give a JSONL file") from None
     number = 0
     try:
         with parquet.ParquetFile(path) as file:
@@ -141,7 +141,7 @@ def _only_split(rows: Iterator[Located], split: str, path: Path) -> Iterator[Loc
             chosen = True
             yield where, row
     if not chosen:
-        known = f"known: {', '.join(sorted(labels))}" if labels else "its rows name no split; leave split empty"
+        known = f"Known: {', '.join(sorted(labels))}" if labels else "Its rows name no split; leave split empty"
         raise DataError(f"no row of split {split!r} in {path}", known)
 
 
@@ -150,7 +150,7 @@ def _hub_rows(path: str, split: str | None) -> Iterator[Located]:
         from datasets import load_dataset  # slow to import, and only needed here
     except ImportError:
         raise DataError(
-            f"{path} is no local file, and hub ids need the package datasets", "pip install datasets"
+            f"{path} is no local file, and hub ids need the package datasets", "Run pip install datasets"
         ) from None
     try:
         loaded = load_dataset(path, split=split)
@@ -158,7 +158,7 @@ def _hub_rows(path: str, split: str | None) -> Iterator[Located]:
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise DataError(
             f"{path} is no local file and could not be loaded from the hub: {reason[:300]}",
-            "check the id, the split and the network, or give the path of a downloaded file",
+            "Check the id, the split and the network, or give the path of a downloaded file",
         ) from error
     tables = loaded.items() if isinstance(loaded, dict) else [(split or "", loaded)]
     for name, table in tables:

@@ -90,7 +90,7 @@ def checked_suffixes(suffixes: Iterable[str], key: str) -> tuple[str, ...]:
         DataError: the list is empty, is one string, or an ending has no dot.
     """
     if isinstance(suffixes, str):
-        raise DataError(f"{key} must be a list, not {suffixes!r}", f"write {key}: [{suffixes!r}]")
+        raise DataError(f"{key} must be a list, not {suffixes!r}", f"Write {key}: [{suffixes!r}]")
     chosen = tuple(suffixes)
     wrong = [
         suffix for suffix in chosen if not isinstance(suffix, str) or not suffix.startswith(".") or len(suffix) < 2

@@ -57,9 +57,9 @@ class Split:
             split = cls(tuple(content["train"]), tuple(content["held_out"]), dict(content["record"]))
             written = content["fingerprint"]
         except (ValueError, KeyError, TypeError) as error:
-            raise DataError(f"the recorded split cannot be read: {error}", "delete it to have it made again") from error
+            raise DataError(f"the recorded split cannot be read: {error}", "Delete it to have it made again") from error
         if split.fingerprint != written:
-            raise DataError("the recorded split was changed by hand", "delete it to have it made again")
+            raise DataError("the recorded split was changed by hand", "Delete it to have it made again")
         return split
 
 
@@ -79,13 +79,13 @@ def make_split(issues: Sequence[Issue], config: SplitConfig, train_only: Collect
         DataError: there is nothing to hold out, or a held-out repository's name looks misspelt.
     """
     if config.by not in {"repository", "instance"}:
-        raise ConfigError(f"data.split.by is {config.by!r}", "use 'repository' or 'instance'")
+        raise ConfigError(f"data.split.by is {config.by!r}", "Use 'repository' or 'instance'")
     if not 0.0 < config.held_out_share < 1.0 and not config.held_out:
-        raise ConfigError(f"data.split.held_out_share is {config.held_out_share}", "it must lie between 0 and 1")
+        raise ConfigError(f"data.split.held_out_share is {config.held_out_share}", "It must lie between 0 and 1")
     material = frozenset(train_only)
     open_issues = sorted((issue for issue in issues if issue.instance_id not in material), key=_instance_id)
     if not open_issues:
-        raise DataError("no issue can be held out: all sources are use=train", "give one source use: split")
+        raise DataError("no issue can be held out: all sources are use=train", "Give one source use: split")
     if config.by == "repository":
         held_units, record = _held_repositories(open_issues, config)
         unit_of: Callable[[Issue], str] = _repository
@@ -125,18 +125,18 @@ def _held_repositories(issues: Sequence[Issue], config: SplitConfig) -> tuple[se
             close = get_close_matches(name.lower(), sorted(set(labels) - held), n=1, cutoff=0.85)
             if close:
                 raise DataError(
-                    f"data.split.held_out names {name}, which has no issues", f"is {labels[close[0]]} meant?"
+                    f"data.split.held_out names {name}, which has no issues", f"Is {labels[close[0]]} meant?"
                 )
         if not held:
             shown = ", ".join(sorted(labels.values())[:20])
             raise DataError(
                 f"no issue belongs to the held-out repositories {', '.join(sorted(config.held_out))}",
-                f"set data.split.held_out to some of {', '.join(sorted(labels.values())[:20])}, or to [] for a drawn share",
+                f"Set data.split.held_out to [] for a drawn share, or to some of {shown}",
             )
         return held, {"held_out_by": "name", "held_out_absent": absent}
     if len(labels) < 2:
         raise DataError(
-            f"only one repository has issues ({next(iter(labels.values()))})", "set data.split.by to instance"
+            f"only one repository has issues ({next(iter(labels.values()))})", "Set data.split.by to instance"
         )
     return _drawn(labels, config), {"held_out_by": "share", "held_out_share": config.held_out_share}
 
@@ -146,12 +146,12 @@ def _held_instances(
 ) -> tuple[set[str], dict[str, Any], Callable[[Issue], str]]:
     if config.held_out:
         raise ConfigError(
-            "data.split.held_out names repositories, but data.split.by is instance", "leave held_out empty"
+            "data.split.held_out names repositories, but data.split.by is instance", "Leave held_out empty"
         )
     group = _groups_of_equals(issues)
     units = set(group.values())
     if len(units) < 2:
-        raise DataError(f"{len(issues)} issue(s) cannot be split by instance", "give more issues")
+        raise DataError(f"{len(issues)} issue(s) cannot be split by instance", "Give more issues")
     record = {"held_out_by": "share", "held_out_share": config.held_out_share}
     return _drawn(units, config), record, lambda issue: group[issue.instance_id]
 
@@ -195,7 +195,7 @@ def check_leaks(split: Split, issues: Iterable[Issue]) -> None:
     unknown = [name for name in (*split.train, *split.held_out) if name not in by_id]
     if unknown:
         raise DataError(
-            f"the split names {len(unknown)} issues that are not loaded, such as {unknown[0]}", "make the split again"
+            f"the split names {len(unknown)} issues that are not loaded, such as {unknown[0]}", "Make the split again"
         )
     both = set(split.train) & set(split.held_out)
     if both:
@@ -217,7 +217,7 @@ def check_leaks(split: Split, issues: Iterable[Issue]) -> None:
             if value is not None and value in trained:
                 raise DataError(
                     f"leak between splits: {name} (held out) and {trained[value]} (training) have the same {what}",
-                    "hold both repositories out, or leave one source out",
+                    "Hold both repositories out, or leave one source out",
                 )
 
 

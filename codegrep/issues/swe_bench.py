@@ -56,7 +56,7 @@ class SWEBench:
         self._drop_named = drop_statements_that_name_gold
         if repositories is None and not clone:
             raise DataError(
-                "swe_bench needs the issues' repositories", "set repositories to a folder of clones, or clone to true"
+                "swe_bench needs the issues' repositories", "Set repositories to a folder of clones, or clone to true"
             )
 
     def load(self) -> LoadResult:
@@ -137,7 +137,7 @@ class SWEBench:
             shown = ", ".join(missing[:10]) + (f" and {len(missing) - 10} more" if len(missing) > 10 else "")
             raise DataError(
                 f"none of the repositories is in {folder}: {shown}",
-                "put bare clones there as owner__name.git, or set clone to true",
+                "Put bare clones there as owner__name.git, or set clone to true",
             )
         for repo in missing:
             result.reject(repo, f"repository not found in {folder}", counts[repo], under="repository not found")

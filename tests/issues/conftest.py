@@ -22,8 +22,8 @@ class Builder:
         self.git("init", "-q", "--initial-branch=main")
 
     def git(self, *arguments: str) -> str:
-        person = {f"GIT_{role}_{field}": value for role in ("AUTHOR", "COMMITTER")
-                  for field, value in (("NAME", "T"), ("EMAIL", "t@invalid"), ("DATE", "2024-03-01T10:00:00+00:00"))}  # fmt: skip
+        fields = {"NAME": "T", "EMAIL": "t@invalid", "DATE": "2024-03-01T10:00:00+00:00"}
+        person = {f"GIT_{role}_{name}": value for role in ("AUTHOR", "COMMITTER") for name, value in fields.items()}
         done = subprocess.run(
             ["git", "-C", str(self.folder), *arguments], env=git_environment() | person, capture_output=True, check=True
         )

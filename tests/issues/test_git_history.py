@@ -25,9 +25,22 @@ FIX = "Fix crash of the parser when the input has no header line"
 
 def test_reasons(build: Callable[[str], Builder]) -> None:
     made = build("own__er")
-    made.commit("initial", {"src/a.py": "1\n", "src/b.py": "1\n", "tests/test_a.py": "1\n", "README.md": "1\n", "x/_vendor/v.py": "1\n", "x.c": "1"})
+    made.commit(
+        "initial",
+        {
+            "src/a.py": "1\n",
+            "src/b.py": "1\n",
+            "tests/test_a.py": "1\n",
+            "README.md": "1\n",
+            "x/_vendor/v.py": "1\n",
+            "x.c": "1",
+        },
+    )
     base = made.git("rev-parse", "HEAD")
-    made.commit(f"{FIX}\n\nFixes #12\n\nSigned-off-by: A <a@b>", {"src/a.py": "2\n", "tests/test_a.py": "2\n", "src/new.py": "1\n"})
+    made.commit(
+        f"{FIX}\n\nFixes #12\n\nSigned-off-by: A <a@b>",
+        {"src/a.py": "2\n", "tests/test_a.py": "2\n", "src/new.py": "1\n"},
+    )
     made.commit("Fix the broken test of the parser again today", {"tests/test_a.py": "3\n"})
     made.commit("Fix wrong sentence about the parser in there", {"README.md": "2\n"})
     made.commit("Fix crash in the vendored copy of the parser", {"x/_vendor/v.py": "2\n"})
@@ -91,7 +104,9 @@ def test_patches_and_ranges(small: Builder) -> None:
     full = GitHistory(str(small.folder), with_patch=True, gold_ranges=True).load().issues
     assert [issue.instance_id for issue in plain] == [issue.instance_id for issue in full]
     assert all(not issue.patch and not issue.gold_ranges for issue in plain)
-    assert all([(found.path, found.start, found.end) for found in issue.gold_ranges] == [("src/a.py", 2, 2)] for issue in full)
+    assert all(
+        [(found.path, found.start, found.end) for found in issue.gold_ranges] == [("src/a.py", 2, 2)] for issue in full
+    )
     assert all(issue.patch.startswith("diff --git a/src/a.py b/src/a.py") for issue in full)
     assert not GitHistory(str(small.folder), gold_ranges=True).load().issues[0].patch
 
@@ -126,7 +141,7 @@ def test_folders_includes_bundles_and_damage(build: Callable[[str], Builder], tm
     assert result.broken[0].where == "own/bad"
     assert [*GitHistory(str(tmp_path / "all"), include=["Own/One"]).load().repositories] == ["own/one"]
     assert "own/one" not in GitHistory(str(tmp_path / "all"), exclude=["own/one"]).load().repositories
-    with pytest.raises(DataError, match="known: own/bad, own/one"):
+    with pytest.raises(DataError, match="Known: own/bad, own/one"):
         GitHistory(str(tmp_path / "all"), include=["own/onw"]).load()
     with pytest.raises(DataError, match="not found"):
         GitHistory(str(tmp_path / "nowhere")).load()
@@ -174,7 +189,11 @@ def test_non_utf8_path_is_no_gold(build: Callable[[str], Builder]) -> None:
 
 
 def test_moved_files_are_no_gold() -> None:
-    moved = (FileEntry("D", "old.py", "b1", "0"), FileEntry("A", "new.py", "0", "b1"), FileEntry("M", "user.py", "b2", "b3"))
+    moved = (
+        FileEntry("D", "old.py", "b1", "0"),
+        FileEntry("A", "new.py", "0", "b1"),
+        FileEntry("M", "user.py", "b2", "b3"),
+    )
     chosen = CommitFilter().judge(Commit("c", ("p",), "", FIX, moved))
     assert not isinstance(chosen, str)
     assert chosen.gold_files == ("user.py",)
@@ -192,19 +211,32 @@ def test_closing_the_stream_ends_git(small: Builder) -> None:
     [
         ("Fix it (#12)\n\nCo-authored-by: A <a@b>", "Fix it"),
         ("Fix it\r\n\r\nFixes #3\r\n\r\n(cherry picked from commit abc)", "Fix it\n\nFixes #3"),
-        ("Fix it (gh-1)\n\n* Fix it.\n* update whatsnew\n* lint\n* keep this bullet about parsing", "Fix it\n\n* keep this bullet about parsing"),
+        ("Fix it (gh-1)\n\n* Fix it.\n* update whatsnew\n* lint\n* keep this bullet", "Fix it\n\n* keep this bullet"),
         ("--HG--\nbranch : trunk", ""),
         ("", ""),
     ],
-)  # fmt: skip
+)
 def test_statement_of_message(message: str, statement: str) -> None:
     assert statement_of_message(message) == statement
 
 
 def test_message_kinds() -> None:
     assert is_revert('Revert "x"') and is_revert("[3.2] Revert x") and not is_revert("Fix reverted order")
-    assert is_merge_message("Merge pull request #1 from x") and is_merge_message("merged") and not is_merge_message("Merge cells correctly in tables")
-    for chore in ("fix typo in parser", "style: fix", "Bump version to 1.2", "Fix flake8", "Fix tests on Windows", "[docs] fix", "Release 2.0", "cleanup"):
+    assert (
+        is_merge_message("Merge pull request #1 from x")
+        and is_merge_message("merged")
+        and not is_merge_message("Merge cells correctly in tables")
+    )
+    for chore in (
+        "fix typo in parser",
+        "style: fix",
+        "Bump version to 1.2",
+        "Fix flake8",
+        "Fix tests on Windows",
+        "[docs] fix",
+        "Release 2.0",
+        "cleanup",
+    ):
         assert is_chore(chore), chore
     for fine in ("Fix crash on empty input", "fix(parser): handle nested lists", "Prevent wrong result of integrate"):
         assert not is_chore(fine), fine
@@ -232,7 +264,10 @@ def test_what_names_gold() -> None:
 
 
 def test_ground_floor_stays_light() -> None:
-    code = "import sys, pkgutil, codegrep.issues as i\nfor m in pkgutil.iter_modules(i.__path__): __import__(f'codegrep.issues.{m.name}')\n"
-    code += "print([n for n in ('torch','ray','transformers','mlflow','datasets','pyarrow','numpy') if n in sys.modules])"
+    code = "import sys, pkgutil, codegrep.issues as i\nfor m in pkgutil.iter_modules(i.__path__): "
+    code += "__import__(f'codegrep.issues.{m.name}')\n"
+    code += (
+        "print([n for n in ('torch','ray','transformers','mlflow','datasets','pyarrow','numpy') if n in sys.modules])"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

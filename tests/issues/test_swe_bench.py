@@ -46,7 +46,9 @@ def write(path: Path, rows: list[Any]) -> str:
 
 
 def test_good_rows(tmp_path: Path, clones: Path) -> None:
-    result = SWEBench(write(tmp_path / "i.jsonl", [row(1), row(2, patch=PATCH + TEST_PATCH + DOC_PATCH)]), str(clones)).load()
+    result = SWEBench(
+        write(tmp_path / "i.jsonl", [row(1), row(2, patch=PATCH + TEST_PATCH + DOC_PATCH)]), str(clones)
+    ).load()
     assert [issue.gold_files for issue in result.issues] == [("src/m.py",), ("src/m.py",)]
     first = result.issues[0]
     assert (first.repo, first.base_commit, first.source) == ("own/er", BASE, "swe_bench")
@@ -94,11 +96,16 @@ def test_multi_swe_bench(tmp_path: Path, clones: Path) -> None:
         "title": "Fix parser",
         "body": "Tells the fix",
         "base": {"label": "x", "ref": "main", "sha": BASE},
-        "resolved_issues": [{"number": 3, "title": "Parser hangs", "body": "on empty input"}, {"number": 4, "title": None, "body": ""}],
+        "resolved_issues": [
+            {"number": 3, "title": "Parser hangs", "body": "on empty input"},
+            {"number": 4, "title": None, "body": ""},
+        ],
         "fix_patch": PATCH,
         "test_patch": TEST_PATCH,
     }
-    path = write(tmp_path / "m.jsonl", [made, made | {"number": 8, "resolved_issues": []}, made | {"number": 9, "base": {}}])
+    path = write(
+        tmp_path / "m.jsonl", [made, made | {"number": 8, "resolved_issues": []}, made | {"number": 9, "base": {}}]
+    )
     result = SWEBench(path, str(clones)).load()
     assert [issue.instance_id for issue in result.issues] == ["own__er-7", "own__er-8"]
     assert result.issues[0].problem_statement == "Parser hangs\n\non empty input"
@@ -129,7 +136,9 @@ BROKEN: list[tuple[Any, str]] = [
 
 
 @pytest.mark.parametrize(("bad", "reason"), BROKEN)
-def test_broken_rows_are_counted_and_listed_and_good_ones_go_on(tmp_path: Path, clones: Path, bad: Any, reason: str) -> None:
+def test_broken_rows_are_counted_and_listed_and_good_ones_go_on(
+    tmp_path: Path, clones: Path, bad: Any, reason: str
+) -> None:
     result = SWEBench(write(tmp_path / "i.jsonl", [row(1), bad, row(2)]), str(clones)).load()
     assert [issue.instance_id for issue in result.issues] == ["own__er-1", "own__er-2"]
     assert result.skipped == Counter({"broken row": 1})
@@ -138,10 +147,20 @@ def test_broken_rows_are_counted_and_listed_and_good_ones_go_on(tmp_path: Path, 
 
 
 def test_duplicates_and_rows_without_gold(tmp_path: Path, clones: Path) -> None:
-    rows = [row(1), row(1, problem_statement="again"), row(2, patch=TEST_PATCH), row(3, patch=""), row(4, patch=DOC_PATCH)]
+    rows = [
+        row(1),
+        row(1, problem_statement="again"),
+        row(2, patch=TEST_PATCH),
+        row(3, patch=""),
+        row(4, patch=DOC_PATCH),
+    ]
     result = SWEBench(write(tmp_path / "i.jsonl", rows), str(clones)).load()
     assert [issue.problem_statement for issue in result.issues] == ["It fails 1"]
-    assert result.skipped == {"duplicate instance_id": 1, "no gold file that exists at the base commit": 2, "no gold patch": 1}
+    assert result.skipped == {
+        "duplicate instance_id": 1,
+        "no gold file that exists at the base commit": 2,
+        "no gold patch": 1,
+    }
 
 
 def test_missing_repositories(tmp_path: Path, clones: Path) -> None:
@@ -177,12 +196,19 @@ def test_data_that_cannot_be_used_at_all(tmp_path: Path, clones: Path) -> None:
 
 
 def test_statement_that_names_gold_can_be_left_out(tmp_path: Path, clones: Path) -> None:
-    rows = [row(1), row(2, problem_statement="see src/m.py"), row(3, problem_statement="in m.py"), row(4, problem_statement="am.py")]
+    rows = [
+        row(1),
+        row(2, problem_statement="see src/m.py"),
+        row(3, problem_statement="in m.py"),
+        row(4, problem_statement="am.py"),
+    ]
     result = SWEBench(write(tmp_path / "i.jsonl", rows), str(clones), drop_statements_that_name_gold=True).load()
     assert [issue.instance_id for issue in result.issues] == ["own__er-1", "own__er-4"]
 
 
-@pytest.mark.parametrize("name", ["own__er", "own__er.git", "own+er", "own+er/repo", "own/er", "own/er.git", "er", "er.git"])
+@pytest.mark.parametrize(
+    "name", ["own__er", "own__er.git", "own+er", "own+er/repo", "own/er", "own/er.git", "er", "er.git"]
+)
 def test_folder_forms(build: Callable[[str], Builder], tmp_path: Path, name: str) -> None:
     made = build("origin")
     made.commit("start", {"a.py": "x\n"})
@@ -220,5 +246,5 @@ def test_the_shared_issues(shared_data: Path, build: Callable[[str], Builder], t
     assert Counter(issue.repo for issue in result.issues)["sympy/sympy"] == 130
     lite = SWEBench(str(shared_data / "instances.jsonl"), None, split="lite", clone=True).load()
     assert len(lite.issues) == 118
-    with pytest.raises(DataError, match="known: lite, lite-dev, verified"):
+    with pytest.raises(DataError, match="Known: lite, lite-dev, verified"):
         SWEBench(str(shared_data / "instances.jsonl"), None, split="tset", clone=True).load()
