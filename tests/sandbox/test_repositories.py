@@ -1,0 +1,187 @@
+"""Bare clones: from folders, bundles and URLs; failures leave nothing behind and say one line."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from codegrep.errors import RepositoryError
+from codegrep.sandbox import Repositories
+from codegrep.sandbox.git import GitError, git_environment, without_credentials
+from codegrep.sandbox.git import run_git as safe_git
+from codegrep.sandbox.repositories import folder_name
+from tests.sandbox.trees import At, Made, make_repository, run_git
+
+
+def test_a_local_clone_survives_the_loss_of_its_source(tmp_path: Path) -> None:
+    made = make_repository(tmp_path / "source.git", [{"a.py": b"1\n"}, {"a.py": b"2\n"}])
+    repositories = Repositories(tmp_path / "bare", 60)
+    clone = repositories.ensure("owner/name", made)
+    assert clone.path == (tmp_path / "bare" / "owner__name").resolve()
+    shutil.rmtree(made.local)
+    assert all(repositories.has_commit(clone, commit) for commit in made.commits)
+    assert repositories.ensure("owner/name", At(tmp_path / "bare" / "owner__name")).path == clone.path
+    assert safe_git(["show", f"{made.commits[0]}:a.py"], git_dir=clone.path, timeout=10) == "1\n"
+
+
+def test_a_source_that_borrows_objects_is_copied_whole(tmp_path: Path) -> None:
+    made = make_repository(tmp_path / "source.git", [{"a.py": b"1\n"}])
+    run_git("clone", "-q", "--bare", "--shared", str(made.local), str(tmp_path / "borrower.git"), cwd=tmp_path)
+    clone = Repositories(tmp_path / "bare", 60).ensure("o/n", At(tmp_path / "borrower.git"))
+    shutil.rmtree(made.local)
+    shutil.rmtree(tmp_path / "borrower.git")
+    assert not (clone.path / "objects" / "info" / "alternates").exists()
+    assert safe_git(["show", f"{made.commits[0]}:a.py"], git_dir=clone.path, timeout=10) == "1\n"
+
+
+@pytest.mark.parametrize("form", ["working", "bundle", "url"])
+def test_other_forms_of_a_source(tmp_path: Path, many: Made, form: str) -> None:
+    if form == "working":
+        run_git("clone", "-q", str(many.local), str(tmp_path / "work"), cwd=tmp_path)
+        location = At(tmp_path / "work")
+    elif form == "bundle":
+        run_git("bundle", "create", "-q", str(tmp_path / "x.bundle"), "--all", cwd=many.local)
+        location = At(tmp_path / "x.bundle")
+    else:
+        location = At(None, f"file://{many.local}")
+    repositories = Repositories(tmp_path / "bare", 60)
+    clone = repositories.ensure("o/n", location)
+    assert all(repositories.has_commit(clone, commit) for commit in many.commits)
+
+
+def test_many_processes_make_one_clone(tmp_path: Path, many: Made) -> None:
+    code = (
+        "import sys; from pathlib import Path; from codegrep.sandbox import Repositories;"
+        "from tests.sandbox.trees import At;"
+        "print(Repositories(Path(sys.argv[1]), 60).ensure('o/n', At(Path(sys.argv[2]))).path)"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "bare"), str(many.local)]
+    with ThreadPoolExecutor(6) as pool:
+        outputs = list(pool.map(lambda _: subprocess.run(command, capture_output=True, text=True, check=True), range(6)))
+    assert len({done.stdout for done in outputs}) == 1
+    assert sorted(p.name for p in (tmp_path / "bare").iterdir()) == [".incoming", ".locks", "o__n"]
+    assert not list((tmp_path / "bare" / ".incoming").iterdir())
+
+
+def test_a_new_commit_is_fetched_and_a_missing_one_is_one_line(tmp_path: Path) -> None:
+    made = make_repository(tmp_path / "source.git", [{"a.py": b"1\n"}])
+    repositories = Repositories(tmp_path / "bare", 60)
+    clone = repositories.ensure("o/n", made)
+    work = tmp_path / "work"
+    run_git("clone", "-q", str(made.local), str(work), cwd=tmp_path)
+    identity = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
+    run_git(*identity, "commit", "-q", "--allow-empty", "-m", "new", cwd=work)
+    run_git("push", "-q", "origin", "HEAD:refs/heads/other", cwd=work)
+    new = run_git("rev-parse", "HEAD", cwd=work).strip()
+    assert not repositories.has_commit(clone, new)
+    repositories.fetch_commit(clone, new)
+    assert repositories.has_commit(clone, new)
+    with pytest.raises(RepositoryError) as caught:
+        repositories.fetch_commit(clone, "0" * 40)
+    assert "0" * 40 in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("commit", ["HEAD", "main", "abc", "--upload-pack=touch /tmp/x", "A" * 40, ""])
+def test_only_full_hashes_reach_git(tmp_path: Path, many: Made, commit: str) -> None:
+    repositories = Repositories(tmp_path / "bare", 60)
+    clone = repositories.ensure("o/n", many)
+    assert not repositories.has_commit(clone, commit)
+    with pytest.raises(RepositoryError, match="no full commit hash"):
+        repositories.fetch_commit(clone, commit)
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        At(Path("nowhere/at/all")),
+        At(None, None),
+        At(None, "ext::sh -c touch% pwned"),
+        At(None, "--upload-pack=touch pwned"),
+        At(None, "file:///nowhere/at/all"),
+        None,
+    ],
+)
+def test_a_clone_that_fails_leaves_nothing(tmp_path: Path, location: At | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RepositoryError) as caught:
+        Repositories(tmp_path / "bare", 60).ensure("o/n", location)
+    assert "\n" not in str(caught.value)
+    assert not (tmp_path / "pwned").exists()
+    assert not (tmp_path / "bare" / "o__n").exists()
+    incoming = tmp_path / "bare" / ".incoming"
+    assert not incoming.exists() or not list(incoming.iterdir())
+
+
+def test_a_killed_clone_is_swept_by_the_next(tmp_path: Path, many: Made) -> None:
+    left = tmp_path / "bare" / ".incoming" / "o__n@dead"
+    left.mkdir(parents=True)
+    other = tmp_path / "bare" / ".incoming" / "o__n2@alive"
+    other.mkdir()
+    Repositories(tmp_path / "bare", 60).ensure("o/n", many)
+    assert not left.exists() and other.exists()
+
+
+def test_a_blobless_clone_is_refused(tmp_path: Path, many: Made) -> None:
+    run_git("config", "uploadpack.allowFilter", "true", cwd=many.local)
+    blobless = tmp_path / "blobless.git"
+    run_git("clone", "-q", "--bare", "--filter=blob:none", f"file://{many.local}", str(blobless), cwd=tmp_path)
+    with pytest.raises(RepositoryError, match="partial clone"):
+        Repositories(tmp_path / "bare", 60).ensure("o/n", At(blobless))
+
+
+def test_hooks_and_templates_do_not_run(tmp_path: Path, many: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = tmp_path / "template"
+    (template / "hooks").mkdir(parents=True)
+    for hook in ("post-checkout", "reference-transaction"):
+        (template / "hooks" / hook).write_text(f"#!/bin/sh\ntouch {tmp_path}/pwned\n")
+        (template / "hooks" / hook).chmod(0o755)
+    config = tmp_path / "gitconfig"
+    config.write_text(f"[core]\nhooksPath = {template}/hooks\n[init]\ntemplateDir = {template}\n")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(config))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".gitconfig").write_text(config.read_text())
+    clone = Repositories(tmp_path / "bare", 60).ensure("o/n", many)
+    assert not (clone.path / "hooks").exists()
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_folder_names_never_collide() -> None:
+    names = ["a/b", "a__b/c", "a/b__c", "a/b/c", "../../x", "a b/c", "a/.git", "é/x", "x" * 300, ""]
+    folders = [folder_name(name) for name in names]
+    assert folders[0] == "a__b" and folder_name("django/django") == "django__django"
+    assert len(set(folders)) == len(names)
+    assert all(len(f) < 120 and "/" not in f and not f.startswith(".") for f in folders)
+
+
+def test_a_changed_source_is_followed(tmp_path: Path, many: Made) -> None:
+    repositories = Repositories(tmp_path / "bare", 60)
+    repositories.ensure("o/n", many)
+    moved = make_repository(tmp_path / "moved.git", [{"b.py": b"moved\n"}])
+    clone = repositories.ensure("o/n", moved)
+    repositories.fetch_commit(clone, moved.commits[0])
+    assert repositories.has_commit(clone, moved.commits[0])
+
+
+def test_git_is_killed_at_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "git").write_text(f"#!/bin/sh\nsleep 300 &\necho $! > {tmp_path}/child\nwait\n")
+    (tmp_path / "git").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(GitError, match="took longer than 1 s"):
+        safe_git(["status"], timeout=1)
+    child = int((tmp_path / "child").read_text())
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_the_environment_asks_nobody_and_forgets_the_callers_repository(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIT_DIR", "/elsewhere")
+    environment = git_environment(isolated=True)
+    assert "GIT_DIR" not in environment
+    assert environment["GIT_TERMINAL_PROMPT"] == "0" and environment["GIT_ASKPASS"] == "echo"
+    assert without_credentials("fatal: https://user:token@host/x") == "fatal: https://host/x"

@@ -1,0 +1,315 @@
+"""Worktrees: one a commit, leased between processes, repaired after kill -9."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from codegrep.errors import DiskError, InfrastructureError, RepositoryError
+from codegrep.sandbox import Repositories, Worktrees
+from tests.sandbox.trees import Made, make_repository, run_git
+
+ROOT = Path(__file__).parents[2]
+
+
+def worktrees(folder: Path, made: Made, **options: float) -> Worktrees:
+    repositories = Repositories(folder / "bare", 60)
+    repositories.ensure("o/n", made)
+    return Worktrees(folder / "trees", repositories, **options)  # type: ignore[arg-type]
+
+
+def registered(folder: Path) -> list[str]:
+    return sorted(p.name for p in (folder / "bare" / "o__n" / "worktrees").iterdir())
+
+
+def start(code: str, folder: Path, *arguments: str, **environment: str) -> subprocess.Popen[str]:
+    prelude = (
+        "import os, sys, time\nfrom pathlib import Path\nfrom codegrep.sandbox import Repositories, Worktrees\n"
+        "folder = Path(sys.argv[1])\ntrees = Worktrees(folder / 'trees', Repositories(folder / 'bare', 60))\n"
+    )
+    return subprocess.Popen(
+        [sys.executable, "-c", prelude + code, str(folder), *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), **environment},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def wait_for(condition: object, seconds: float = 30.0) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "nothing happened"
+        time.sleep(0.01)
+
+
+def test_a_lease_is_the_tree_of_its_commit(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many)
+    assert trees.lease_if_ready("o/n", many.commits[3]) is None
+    with trees.lease("o/n", many.commits[3]) as lease:
+        assert lease.path == (tmp_path / "trees" / f"o__n_{many.commits[3][:8]}").resolve()
+        assert (lease.path / "which.py").read_text() == "3\n"
+        assert run_git("status", "--porcelain", cwd=lease.path) == ""
+    with trees.lease("o/n", many.commits[3]) as again:
+        assert again.path == lease.path
+    assert trees.counts.adds == 1 and trees.counts.leases == 2
+    assert not [p for p in lease.path.iterdir() if p.name not in (*(f"pkg{i}" for i in range(7)), "which.py", ".git")]
+
+
+def test_commits_that_share_their_first_digits_have_their_own_trees(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many)
+    first, second = many.commits[:2]
+    with trees.lease("o/n", first):
+        pass
+    # As if `first` had been taken under the name of `second`.
+    ledger = tmp_path / "trees" / ".ledger"
+    (ledger / f"o__n_{first[:8]}").rename(ledger / f"o__n_{second[:8]}")
+    with trees.lease("o/n", second) as lease:
+        assert lease.path.name == f"o__n_{second[:16]}"
+        assert (lease.path / "which.py").read_text() == "1\n"
+
+
+def test_forty_leases_from_four_processes(tmp_path: Path, many: Made) -> None:
+    worktrees(tmp_path, many)
+    code = """
+import random
+from concurrent.futures import ThreadPoolExecutor
+commits = sys.argv[3:]
+def one(i):
+    with trees.lease('o/n', commits[i % len(commits)]) as lease:
+        assert (lease.path / 'which.py').read_text() == f'{i % len(commits)}\\n', lease.path
+        assert len(list(lease.path.rglob('*.py'))) == 61, lease.path
+numbers = list(range(10)) * 1
+random.Random(int(sys.argv[2])).shuffle(numbers)
+with ThreadPoolExecutor(10) as pool:
+    list(pool.map(one, numbers))
+print(trees.counts.adds)
+"""
+    children = [start(code, tmp_path, str(n), *many.commits[:8]) for n in range(4)]
+    added = [int(child.communicate(timeout=120)[0]) for child in children]
+    assert [child.returncode for child in children] == [0] * 4
+    assert sum(added) == 8  # each commit was added once, whoever came first
+    assert len(registered(tmp_path)) == 8
+
+
+def test_adds_and_fetches_at_the_same_time(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many)
+    repositories = Repositories(tmp_path / "bare", 60)
+    clone = repositories.open("o/n")
+
+    def fetch(_: int) -> bool:
+        try:
+            repositories.fetch_commit(clone, "1" * 40)
+        except RepositoryError:
+            return True
+        return False
+
+    def add(commit: str) -> bool:
+        with trees.lease("o/n", commit) as lease:
+            return (lease.path / "which.py").exists()
+
+    with ThreadPoolExecutor(16) as pool:
+        fetched = [pool.submit(fetch, i) for i in range(6)]
+        added = [pool.submit(add, commit) for commit in many.commits]
+        assert all(f.result() for f in [*fetched, *added])
+
+
+def test_nothing_of_the_repository_or_of_the_person_changes_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = {
+        ".gitattributes": b"*.txt text eol=crlf\n*.bin filter=lfs\n*.id ident\n*.u working-tree-encoding=UTF-16\n",
+        "unix.txt": b"a\nb\n",
+        "dos.txt": b"a\r\nb\r\n",
+        "pointer.bin": b"version https://git-lfs.github.com/spec/v1\n",
+        "x.id": b"$Id$\n",
+        "w.u": b"plain\n",
+        ".gitmodules": b'[submodule "s"]\n\tpath = s\n\turl = ../elsewhere\n',
+    }
+    made = make_repository(tmp_path / "source.git", [files])
+    hooks = tmp_path / "hooks"
+    hooks.mkdir()
+    (hooks / "post-checkout").write_text(f"#!/bin/sh\ntouch {tmp_path}/pwned\n")
+    (hooks / "post-checkout").chmod(0o755)
+    (tmp_path / ".gitconfig").write_text(
+        f"[core]\nautocrlf = true\nhooksPath = {hooks}\n"
+        f'[filter "lfs"]\nsmudge = touch {tmp_path}/pwned\nprocess = touch {tmp_path}/pwned\nrequired = true\n'
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("GIT_CONFIG_GLOBAL", raising=False)
+    with worktrees(tmp_path, made).lease("o/n", made.commits[0]) as lease:
+        assert {name: (lease.path / name).read_bytes() for name in files} == files
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_the_least_recently_used_tree_goes_and_a_leased_one_never(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many, max_worktrees=3)
+    held = trees.lease("o/n", many.commits[0])
+    for commit in many.commits[1:6]:
+        trees.lease("o/n", commit).release()
+        time.sleep(0.01)
+    there = {p.name for p in (tmp_path / "trees").iterdir() if not p.name.startswith(".")}
+    assert there == {f"o__n_{many.commits[i][:8]}" for i in (0, 4, 5)}
+    assert (held.path / "which.py").read_text() == "0\n"
+    assert len(registered(tmp_path)) == 3
+    assert trees.counts.removals == 3
+    held.release()
+    trees.lease("o/n", many.commits[6]).release()
+    assert not held.path.exists()
+
+
+def test_a_lease_of_another_process_keeps_its_tree_until_that_process_dies(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many, max_worktrees=1)
+    child = start("l = trees.lease('o/n', sys.argv[2])\nprint(l.path, flush=True)\ntime.sleep(60)", tmp_path, many.commits[0])
+    assert child.stdout is not None
+    path = Path(child.stdout.readline().strip())
+    trees.lease("o/n", many.commits[1]).release()
+    assert path.exists()
+    assert trees.repair() == [] and path.exists()
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    trees.lease("o/n", many.commits[2]).release()
+    assert not path.exists()
+
+
+def test_too_little_disk_is_said_before_anything_is_written(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many, min_free_gib=1e9)
+    with pytest.raises(DiskError, match=r"min_free_gib"):
+        trees.lease("o/n", many.commits[0])
+    assert not [p for p in (tmp_path / "trees").iterdir() if not p.name.startswith(".")]
+
+
+def test_a_folder_in_the_way_is_left_alone(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many)
+    mine = trees.root / f"o__n_{many.commits[0][:8]}"
+    mine.mkdir()
+    (mine / "precious").write_text("x")
+    with pytest.raises(InfrastructureError, match="in the way"):
+        trees.lease("o/n", many.commits[0])
+    trees.repair()
+    assert (mine / "precious").read_text() == "x"
+
+
+def test_missing_commit_and_unknown_repository(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many)
+    with pytest.raises(RepositoryError, match="neither in the clone"):
+        trees.lease("o/n", "1" * 40)
+    with pytest.raises(RepositoryError, match="no clone of"):
+        trees.lease("other/name", many.commits[0])
+
+
+def test_repair_touches_only_what_the_ledger_names(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many)
+    lease = trees.lease("o/n", many.commits[0])
+    lease.release()
+    foreign = tmp_path / "foreign"
+    bare = tmp_path / "bare" / "o__n"
+    run_git("worktree", "add", "-q", "--detach", str(foreign), many.commits[1], cwd=bare)
+    (bare / "worktrees" / "foreign" / "index.lock").touch()
+    stray = trees.root / "stray"
+    stray.mkdir()
+    (bare / "worktrees" / lease.path.name / "index.lock").touch()
+    assert trees.repair() == [f"removed stale locks of {lease.path.name}"]
+    assert stray.exists() and foreign.exists() and (bare / "worktrees" / "foreign" / "index.lock").exists()
+    assert not (bare / "worktrees" / lease.path.name / "index.lock").exists()
+
+
+def test_repair_mends_what_is_half_there(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many)
+    leases = [trees.lease("o/n", commit) for commit in many.commits[:4]]
+    for lease in leases:
+        lease.release()
+    names = [lease.path.name for lease in leases]
+    ledger, bare = trees.root / ".ledger", tmp_path / "bare" / "o__n" / "worktrees"
+    (ledger / names[0] / "complete").unlink()  # killed in the checkout
+    (ledger / names[1] / "complete").unlink()  # killed in the add: a registration that is locked and names no tree
+    (bare / names[1] / "gitdir").unlink()
+    (bare / names[1] / "commondir").unlink()
+    (bare / names[1] / "locked").write_text("initializing")
+    shutil.rmtree(leases[1].path)
+    shutil.rmtree(leases[2].path)  # the tree was deleted by hand
+    (ledger / names[3] / "complete").write_text("another boot")  # the machine went down; a file was not written out
+    (leases[3].path / "which.py").write_bytes(b"")
+    assert len(trees.repair()) == 4
+    assert registered(tmp_path) == [names[3]]
+    assert (leases[3].path / "which.py").read_text() == "3\n"
+    assert trees.repair() == []
+    for number, commit in enumerate(many.commits[:4]):
+        with trees.lease("o/n", commit) as lease:
+            assert (lease.path / "which.py").read_text() == f"{number}\n"
+
+
+@pytest.mark.parametrize("phase", ["worktree", "reset"])
+def test_git_that_outlives_its_killed_parent_keeps_the_lock(tmp_path: Path, many: Made, phase: str) -> None:
+    trees = worktrees(tmp_path, many)
+    other = trees.lease("o/n", many.commits[5])
+    slow = tmp_path / "bin"
+    slow.mkdir()
+    real = shutil.which("git")
+    (slow / "git").write_text(
+        f'#!/bin/sh\ncase " $* " in *" {phase} "*) touch {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done;;'
+        f' esac\nexec {real} "$@"\n'
+    )
+    (slow / "git").chmod(0o755)
+    child = start("trees.lease('o/n', sys.argv[2])", tmp_path, many.commits[0], PATH=f"{slow}:{os.environ['PATH']}")
+    wait_for((tmp_path / "begun").exists)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    # git still writes: nobody may take its tree away yet.
+    assert trees.repair() == []
+    assert trees.lease_if_ready("o/n", many.commits[0]) is None
+    (tmp_path / "go").touch()
+    name = f"o__n_{many.commits[0][:8]}"
+    done: list[str] = []
+    wait_for(lambda: done.extend(trees.repair()) or done)
+    assert done == [f"removed the unfinished tree {name}"]
+    assert registered(tmp_path) == [other.path.name]
+    assert (other.path / "which.py").read_text() == "5\n"
+    with trees.lease("o/n", many.commits[0]) as lease:
+        assert (lease.path / "which.py").read_text() == "0\n"
+
+
+def test_kill_dash_nine_at_any_moment(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many)
+    held = trees.lease("o/n", many.commits[-1])
+    code = "print('x', flush=True)\nfor commit in sys.argv[2:]: trees.lease('o/n', commit)"
+    rng = random.Random(7)
+    for round_number in range(8):
+        commits = rng.sample(many.commits[:-1], 6)
+        child = start(code, tmp_path, *commits)
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(rng.random() * 0.25)
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        if round_number % 2:
+            continue  # the next process meets the mess without a repair
+        wait_for(lambda: trees.repair() == [])
+    assert (held.path / "which.py").read_text() == f"{len(many.commits) - 1}\n"
+    wait_for(lambda: trees.repair() == [])
+    for number, commit in enumerate(many.commits):
+        with trees.lease("o/n", commit) as lease:
+            assert (lease.path / "which.py").read_text() == f"{number}\n"
+            assert run_git("status", "--porcelain", cwd=lease.path) == ""
+    assert not list((trees.root / ".trash").iterdir())
+    assert len(list((trees.root / ".owners").iterdir())) == 1
+
+
+def test_close_ends_all_leases(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many)
+    trees.lease("o/n", many.commits[0])
+    trees.close()
+    other = worktrees(tmp_path, many, max_worktrees=1)
+    other.lease("o/n", many.commits[1])
+    assert len(registered(tmp_path)) == 1

@@ -1,0 +1,94 @@
+"""Real repositories and trees, made in a temporary folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from codegrep.config import ToolsConfig
+
+ENVIRONMENT = {
+    **{k: v for k, v in os.environ.items() if not k.startswith("GIT_")},
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_NOSYSTEM": "1",
+}
+
+
+@dataclass(frozen=True)
+class Made:
+    """A bare repository and its commits, oldest first. Meets Location."""
+
+    local: Path
+    commits: list[str]
+    url: str | None = None
+
+
+def run_git(*arguments: str, cwd: Path, stdin: bytes = b"") -> str:
+    """git, checked."""
+    done = subprocess.run(["git", *arguments], cwd=cwd, input=stdin, capture_output=True, env=ENVIRONMENT, check=True)
+    return done.stdout.decode()
+
+
+def make_repository(folder: Path, trees: Sequence[Mapping[str, bytes | str]]) -> Made:
+    """A bare repository with one commit a tree. bytes are a file's content, str is a symlink's target."""
+    folder.mkdir(parents=True)
+    run_git("init", "-q", "--bare", "-b", "main", ".", cwd=folder)
+    stream = b""
+    for number, tree in enumerate(trees):
+        stream += b"commit refs/heads/main\ncommitter A <a@b.c> %d +0000\ndata 1\nx\ndeleteall\n" % (1_700_000_000 + number)
+        for path, content in tree.items():
+            data = content if isinstance(content, bytes) else content.encode()
+            mode = b"100644" if isinstance(content, bytes) else b"120000"
+            quoted = b'"' + os.fsencode(path).replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b'"', b'\\"') + b'"'
+            stream += b"M " + mode + b" inline " + quoted + b"\ndata %d\n" % len(data) + data + b"\n"
+    run_git("fast-import", "--quiet", cwd=folder, stdin=stream)
+    return Made(folder, run_git("rev-list", "--reverse", "main", cwd=folder).split())
+
+
+@dataclass
+class Tree:
+    """A folder that stands for a worktree."""
+
+    root: Path
+    outside: Path
+    files: dict[str, bytes] = field(default_factory=dict)
+
+    def write(self, path: str | bytes, content: bytes) -> None:
+        full = os.path.join(os.fsencode(self.root), os.fsencode(path))
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        Path(os.fsdecode(full)).write_bytes(content)
+
+
+@dataclass(frozen=True)
+class At:
+    """Where a repository is. Meets Location."""
+
+    local: Path | None = None
+    url: str | None = None
+
+
+def tool_limits(**changed: object) -> ToolsConfig:
+    """ToolsConfig with the paper's values, others by keyword."""
+    values: dict[str, object] = {
+        "names": ["grep", "glob", "read"],
+        "max_calls": 8,
+        "max_matches": 50,
+        "max_paths": 100,
+        "max_lines": 200,
+        "max_chars": 4096,
+        "max_observation_chars": 0,
+        "max_line_chars": 200,
+        "grep_timeout": 10.0,
+        "glob_timeout": 10.0,
+        "read_timeout": 5.0,
+        "concurrency": 64,
+        "observation": "results",
+        "table_rows": 10,
+        "table_order": "score",
+        "grep_include": "*.py",
+        "exclude_tests": False,
+    }
+    return ToolsConfig(**{**values, **changed})  # type: ignore[arg-type]
