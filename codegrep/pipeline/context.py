@@ -15,6 +15,7 @@ from codegrep.config import Config
 from codegrep.errors import CodegrepError
 from codegrep.pipeline.artifact import Artifact, ArtifactStore
 from codegrep.sandbox.actor import RemoteSandbox
+from codegrep.sandbox.repositories import Location
 from codegrep.tracking.run import Tracker
 
 
@@ -53,6 +54,7 @@ class Context:
     console: Console
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     sandbox: RemoteSandbox | None = None
+    locations: Mapping[str, Location] | None = None
 
     def need(self, stage: str) -> Artifact:
         """The complete artifact of an earlier stage.

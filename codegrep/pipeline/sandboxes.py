@@ -11,12 +11,6 @@ def sandbox_for(context: Context) -> RemoteSandbox:
     if context.sandbox is None:
         config = context.config
         context.sandbox = start_sandboxes(
-            count=config.sandbox.actors,
-            repositories=context.places.repositories,
-            worktrees=context.places.worktrees,
-            tools=config.tools,
-            clone_timeout=config.sandbox.clone_timeout,
-            min_free_gib=config.sandbox.min_free_gib,
-            max_worktrees=config.sandbox.max_worktrees,
+            config.sandbox.actors, context.places.sandbox, config.tools, config.sandbox, context.locations
         )
     return context.sandbox

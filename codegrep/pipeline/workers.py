@@ -105,9 +105,9 @@ class AgentWorker:
         chat = ChatFormat(tokenizer)
         loaded = load_model(Path(model), dtype)
         if adapter is not None:
-            from codegrep.training.lora import merged_with_adapter
+            from codegrep.training.lora import load_adapter
 
-            loaded = merged_with_adapter(loaded, Path(adapter))
+            loaded = load_adapter(loaded, Path(adapter))
         self._engine = TransformersEngine(
             loaded,
             pad_id=int(tokenizer.pad_token_id),

@@ -1,0 +1,90 @@
+"""Stage 3: GRPO with LoRA on the warm-started model, under the configured reward design (SPEC 1.5, 1.6)."""
+
+from __future__ import annotations
+
+import shutil
+from typing import Any
+
+from codegrep.pipeline import prepare
+from codegrep.pipeline.artifact import Artifact
+from codegrep.pipeline.collect import OpenPolicyCollector, OpenTrackedLog
+from codegrep.pipeline.context import Context
+from codegrep.pipeline.models import policy_files
+from codegrep.pipeline.sandboxes import sandbox_for
+from codegrep.pipeline.watch import trained_with_progress
+from codegrep.pipeline.workers import AgentSettings
+from codegrep.training.base_model import BaseModel
+from codegrep.training.loops import GRPOJob, grpo_loop
+from codegrep.training.lora import ADAPTER_FILE, adapter_sha256
+
+
+def inputs(context: Context) -> dict[str, Any]:
+    """What decides the trained adapter."""
+    config = context.config
+    if not config.train.grpo.enabled:
+        return {"enabled": False, "start": context.need("warm_start").fingerprint}
+    return {
+        "start": context.need("warm_start").fingerprint,
+        "issues": context.need("prepare").fingerprint,
+        "grpo": config.train.grpo,
+        "lora": config.train.lora,
+        "workers": config.train.workers,
+        "reward": config.reward,
+        "advantage": config.advantage,
+        "agent": config.agent,
+        "tools": config.tools,
+        "model": config.model,
+        "seed": config.seed,
+    }
+
+
+def run(context: Context, artifact: Artifact) -> dict[str, Any]:
+    """Train, or continue from the last checkpoint; keep the adapter."""
+    config = context.config
+    if not config.train.grpo.enabled:
+        context.say("  off: the warm-started model is the result")
+        return {"enabled": False}
+    start = policy_files(context, "warm_start").model
+    progress_file = artifact.folder / "step"
+    settings = AgentSettings(config.agent, config.tools, config.model.context)
+    job = GRPOJob(
+        base=BaseModel(str(start), config.model.dtype),
+        lora=config.train.lora,
+        settings=config.train.grpo,
+        issues=prepare.load(context.need("prepare")).train,
+        reward=config.reward,
+        advantage=config.advantage,
+        max_completion_tokens=config.agent.max_completion_tokens,
+        seed=config.seed,
+        open_collector=OpenPolicyCollector(
+            settings=settings,
+            engine=config.engine,
+            grpo=config.train.grpo,
+            sandbox=sandbox_for(context),
+            records=str(artifact.folder / "rollouts"),
+            seed=config.seed,
+            threads=max(1, round(config.train.cpus_per_worker)),
+        ),
+        open_log=OpenTrackedLog(context.tracker.handle, str(progress_file)),
+        gradient_checkpointing=config.train.gradient_checkpointing,
+    )
+    result = trained_with_progress(context, artifact, grpo_loop, job, "GRPO", progress_file)
+    adapter = artifact.folder / "adapter"
+    adapter.mkdir(exist_ok=True)
+    for name in (ADAPTER_FILE, "adapter_config.json"):
+        shutil.copyfile(result.adapter / name, adapter / name)
+    if result.stopped:
+        context.say(f"  {result.stopped}")
+    return {
+        "steps": result.step,
+        "max_steps": result.max_steps,
+        "used_seconds": result.used_seconds,
+        "stopped": result.stopped,
+        "adapter_sha256": adapter_sha256(adapter),
+        **{name.replace("/", "_"): value for name, value in result.metrics.items() if name.startswith("reward/")},
+    }
+
+
+def already(context: Context, artifact: Artifact) -> None:
+    """Say in this run's record whose adapter it uses."""
+    context.tracker.tags({"train.artifact": artifact.fingerprint[:12]})
