@@ -55,7 +55,8 @@ def _text(row: Row, key: str) -> str:
         raise RowError(f"field {key} is missing")
     if not isinstance(value, str):
         raise RowError(f"field {key} must be text, got {type(value).__name__}")
-    return value
+    # JSON may hold half a surrogate pair; no file could be written with it later.
+    return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
 
 
 def _date(value: Any) -> str:
@@ -103,5 +104,5 @@ def _multi_swe_statement(row: Row) -> str:
 
 
 def _title_and_body(record: Row) -> str:
-    parts = [record.get("title"), record.get("body")]
-    return "\n\n".join(part.strip() for part in parts if isinstance(part, str) and part.strip())
+    parts = [_text(record, key).strip() for key in ("title", "body") if isinstance(record.get(key), str)]
+    return "\n\n".join(part for part in parts if part)

@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from codegrep.errors import DataError
 from codegrep.issues.repositories import find_repository, list_repositories
 from codegrep.issues.swe_bench import SWEBench
+from codegrep.issues.swe_bench_rows import RowError, read_fields
 
 from .conftest import Builder
 
@@ -248,3 +251,31 @@ def test_the_shared_issues(shared_data: Path, build: Callable[[str], Builder], t
     assert len(lite.issues) == 118
     with pytest.raises(DataError, match="Known: lite, lite-dev, verified"):
         SWEBench(str(shared_data / "instances.jsonl"), None, split="tset", clone=True).load()
+
+
+_VALUES = st.recursive(
+    st.one_of(
+        st.none(), st.booleans(), st.integers(), st.floats(), st.text(), st.sampled_from([BASE, "own/er", PATCH])
+    ),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(["sha", "title", "body"]), inner)
+    ),
+    max_leaves=6,
+)
+
+
+@given(
+    st.sampled_from(
+        [row(), {"org": "own", "repo": "er", "number": 1, "base": {"sha": BASE}, "title": "t", "fix_patch": PATCH}]
+    ),
+    st.data(),
+)
+def test_rows_of_any_kind(start: dict[str, Any], data: st.DataObject) -> None:
+    keys = st.sampled_from([*start, "resolved_issues", "body"])
+    made = start | data.draw(st.dictionaries(keys, _VALUES, max_size=3))
+    try:
+        fields = read_fields(made)
+    except RowError:
+        return
+    assert ".." not in fields.repo and fields.repo.count("/") == 1 and "/" not in fields.instance_id
+    fields.problem_statement.encode()
