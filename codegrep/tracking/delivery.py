@@ -117,7 +117,7 @@ class Delivery:
                 self._client = store.connect(self._uri)
             self._perform(self._client, entry)
         except Exception as error:  # whatever a client, a driver or a network can raise: tracking never ends a run
-            reason = parameters.masked_text(f"{type(error).__name__}: {str(error).strip()[:300]}")
+            reason = f"{type(error).__name__}: {parameters.masked_text(str(error)).strip()[:160]}"
             if _is_final(error):
                 self.rejected += 1
                 self._say_once(f"rejected {entry.kind}", "MLflow refuses %s for good (%s)", entry.kind, reason)

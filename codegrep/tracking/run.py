@@ -105,6 +105,8 @@ class Tracker:
                 location = artifact_location or store.artifact_location(uri)
                 experiment_id = identity.experiment(client, experiment, location)
                 run_id = identity.create_once(client, experiment_id, name, run_id_file)
+        except ImportError:
+            raise
         except Exception as error:
             if not recorded:
                 place = parameters.masked_text(uri)

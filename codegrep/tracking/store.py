@@ -65,8 +65,14 @@ def connect(uri: str) -> MlflowClient:
 
     for name in ("alembic", "mlflow.store.db.utils"):
         logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("urllib3.connectionpool").addFilter(_no_word_of_retries)
     with _one_at_a_time(uri):
         return MlflowClient(tracking_uri=uri)
+
+
+def _no_word_of_retries(record: logging.LogRecord) -> bool:
+    """Drops urllib3's line for each retry of a request to MLflow: the tracker says once that a server is away."""
+    return "/mlflow/" not in record.getMessage()
 
 
 @contextlib.contextmanager
