@@ -13,10 +13,10 @@ port=${2:-5000}
 if [ -x "$root/.venv/bin/python" ]; then
     python=$root/.venv/bin/python
 else
-    python=$(command -v python3 || command -v python) || { echo "No Python found. Run 'make setup' first." >&2; exit 2; }
+    python=$(command -v python3 || command -v python) || { echo "No Python found. Run 'make venv' first." >&2; exit 2; }
 fi
 if ! "$python" -c 'import importlib.util, sys; sys.exit(importlib.util.find_spec("mlflow.server") is None)' 2>/dev/null; then
-    echo "MLflow is not installed for $python. Run 'make setup' first." >&2
+    echo "MLflow is not installed for $python. Run 'make venv' first." >&2
     exit 2
 fi
 if [ ! -f "$outputs/mlflow.db" ]; then
