@@ -62,20 +62,20 @@ _PANELS = (
 )
 
 
-def training_curves(runs: Mapping[str, Sequence[History]] | History, title: str = "") -> Figure:
+def training_curves(runs: Mapping[str, Sequence[History]] | Sequence[History] | History, title: str = "") -> Figure:
     """Small multiples over optimiser steps: reward, KL, entropy, length, truncation, turns, calls, gradients …
 
     Args:
-        runs: design label -> one history a seed (`history.history`), or a single history. A seed is a thin line, the
-            mean over seeds a thick one. Thick lines (thin ones too, when designs are compared) are smoothed by a
-            centred running mean, whose width is printed below.
+        runs: design label -> one history a seed (`history.history`); or, for one design, its histories or a single
+            one. A seed is a thin line, the mean over seeds a thick one. Thick lines (thin ones too, when designs are
+            compared) are smoothed by a centred running mean, whose width is printed below.
         title: above the figure.
 
     Returns:
         The figure; a panel that no run has numbers for is left out. With one design, the parts of a quantity share
         its panel; with several, a panel shows its main quantity, one colour a design.
     """
-    designs = dict(runs) if isinstance(runs, Mapping) else {"": [runs]}
+    designs = _designs(runs)
     panels = [
         p for p in _panels(designs) if any(_curves(seeds, name) for seeds in designs.values() for name in p.metrics)
     ]
@@ -95,6 +95,13 @@ def training_curves(runs: Mapping[str, Sequence[History]] | History, title: str 
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
     figure.supxlabel(_reading(designs, width), fontsize=8, color=GREY)
     return figure
+
+
+def _designs(runs: Mapping[str, Sequence[History]] | Sequence[History] | History) -> dict[str, list[History]]:
+    if isinstance(runs, Mapping):
+        return {label: list(seeds) for label, seeds in runs.items()}
+    rows = [entry for entry in runs if isinstance(entry, Mapping)]
+    return {"": [rows] if rows else [entry for entry in runs if not isinstance(entry, Mapping)]}
 
 
 def _panels(designs: Mapping[str, Sequence[History]]) -> list[_Panel]:

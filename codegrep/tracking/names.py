@@ -39,9 +39,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("reward_std/<part>", "reward", "standard deviation of one part over the step", "rewards/<part>/std"),
     Metric("advantage/factor", "1", "mean factor that the advantages were multiplied with (SPEC 1.5: s)"),
     Metric("advantage/mean_abs", "advantage", "mean absolute advantage after the factor"),
-    Metric(
-        "group/dead_rate", "1", "share of groups with all rewards equal: no policy gradient", "frac_reward_zero_std"
-    ),
+    Metric("group/dead_rate", "1", "share of groups without two different rewards: no signal", "frac_reward_zero_std"),
     Metric("group/reward_std", "reward", "standard deviation within a group, averaged over the step's groups"),
     Metric("group/best", "1", "best F0.5 of a group, averaged over the step's groups"),
     Metric("policy/kl", "nats/token", "k3 estimate of KL(policy || reference) over sampled tokens", "kl"),
@@ -130,6 +128,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("errors/infrastructure", "rollouts", "rollouts lost by the machine's fault in the step"),
     Metric("errors/refused_calls", "calls", "calls beyond the cap of a turn, in the step"),
     Metric("seconds/generation", "s", "wall time of token generation in the step"),
+    Metric("seconds/rollouts", "s", "wall time of the step's rollouts, generation and tools"),
     Metric("seconds/tools", "s", "wall time of tool calls in the step"),
     Metric("seconds/reference", "s", "wall time of reference log-probabilities in the step"),
     Metric("seconds/update", "s", "wall time of forward, backward and optimiser in the step"),
@@ -143,6 +142,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("warm_start/tokens_per_second", "tokens/s", "training throughput, padding left out"),
     Metric("warm_start/weight_mean", "1", "mean turn weight of the step's tokens (SPEC 3.3)"),
     Metric("warm_start/epoch", "epochs", "passes over the trajectories"),
+    Metric("data/<count>", "issues", "how many issues, repositories, dropped rows or demonstrations there are"),
     Metric("eval/<retriever>/f05_mean", "1", "mean file F0.5 on held-out issues"),
     Metric("eval/<retriever>/f05_low", "1", "lower end of its 95% bootstrap interval"),
     Metric("eval/<retriever>/f05_high", "1", "upper end of its 95% bootstrap interval"),

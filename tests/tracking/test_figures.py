@@ -64,11 +64,11 @@ def test_designs_are_compared_by_one_line_each_and_seeds_are_thin():
 def test_the_mean_over_seeds_ends_where_the_shortest_seed_ends():
     short = [{"step": 1.0, "policy/kl": 0.0}, {"step": 2.0, "policy/kl": 0.0}]
     long = [{"step": float(step), "policy/kl": 1.0} for step in range(1, 6)]
-    mean = training_curves({"": [short, long]}).axes[0].lines[-1]
+    mean = training_curves([short, long]).axes[0].lines[-1]
     assert list(mean.get_xdata()) == [1.0, 2.0] and list(mean.get_ydata()) == [0.5, 0.5]
 
 
-@pytest.mark.parametrize("runs", [[], {}, {"v1": []}, {"v1": [[]]}, [{"step": 1.0}]])
+@pytest.mark.parametrize("runs", [[], [[]], {}, {"v1": []}, {"v1": [[]]}, [{"step": 1.0}]])
 def test_nothing_to_draw_is_said_in_the_figure(runs):
     figure = training_curves(runs)
     _png(figure)
