@@ -1,6 +1,7 @@
 """`python -m codegrep +experiment=v3`: Hydra composes the configuration, the pipeline runs it.
 
-Nothing heavy is imported before the configuration has been composed and checked, so that --help and --cfg answer at once.
+Nothing heavy is imported before the configuration has been composed and checked, so that --help and --cfg answer at
+once.
 """
 
 from __future__ import annotations

@@ -83,7 +83,9 @@ def check(config: Config) -> None:
 def explain(error: Exception) -> ConfigError:
     """One line for an error of Hydra or OmegaConf, with the nearest known name where one is near."""
     text = " ".join(str(error).split())
-    found = re.search(r"Could not find '([^']+)'|Could not find \"([^\"]+)\"|In '[^']*': Could not find '([^']+)'", text)
+    found = re.search(
+        r"Could not find '([^']+)'|Could not find \"([^\"]+)\"|In '[^']*': Could not find '([^']+)'", text
+    )
     if found:
         wanted = next(g for g in found.groups() if g)
         group, _, choice = wanted.rpartition("/")
@@ -96,9 +98,7 @@ def explain(error: Exception) -> ConfigError:
         return ConfigError(f"there is no configuration called '{wanted}'", f"Groups: {', '.join(groups)}")
     override = re.search(r"Could not override '([^']+)'", text)
     key = override.group(1) if override else _key_of(error, text)
-    if override and "Key" not in text and "not in struct" not in text:
-        return ConfigError(text[:300], "See python -m codegrep --help")
-    if key and ("not in struct" in text or "not in '" in text or "Could not override" in text):
+    if key and (override or "not in struct" in text or "not in '" in text):
         near = difflib.get_close_matches(key, _known_keys(), n=1, cutoff=0.5) or _near_by_last_part(key)
         hint = f"Did you mean {near[0]}?" if near else "See python -m codegrep --cfg job"
         return ConfigError(f"unknown key '{key}'", hint)

@@ -98,10 +98,12 @@ class ToolsConfig:
         max_line_chars: a longer line is shown as a preview.
         grep_timeout, glob_timeout, read_timeout: seconds (10, 10, 5).
         concurrency: calls at once in one sandbox (64).
-        observation: "results" shows each result by itself (the paper's form); "table" merges the greps of a turn into one
+        observation: "results" shows each result by itself (the paper's form); "table" merges the greps of a turn into
+        one
             table of files.
         table_rows: files of the table.
-        table_order: "score" (the tool's own ranking), "path", or "shuffled" (by a hash of issue and path: gives nothing away).
+        table_order: "score" (the tool's own ranking), "path", or "shuffled" (by a hash of issue and path: gives
+        nothing away).
         grep_include: glob that grep is limited to when the call names none ("*.py" in the paper).
         exclude_tests: leave test files out of grep and glob (never of read).
     """

@@ -1,4 +1,6 @@
-"""Rollouts for GRPO: sampled in the training worker, with the tools in the run's sandbox actors, and kept as records."""
+"""Rollouts for GRPO: sampled in the training worker, with the tools in the run's sandbox actors, and kept as
+records.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,9 @@ class PolicyCollector:
 
 @dataclass(frozen=True)
 class OpenTrackedLog:
-    """Makes the log of a training worker; picklable. progress: file with the last step, for the driver's progress bar."""
+    """Makes the log of a training worker; picklable. progress: file with the last step, for the driver's progress
+    bar.
+    """
 
     handle: TrackingHandle
     progress: str

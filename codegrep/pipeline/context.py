@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from codegrep.config import Config
 from codegrep.errors import CodegrepError
@@ -73,40 +82,75 @@ class Context:
 
     @contextmanager
     def progress(self, label: str, total: int | None) -> Iterator[Advance]:
-        """A progress bar; the yielded object is called after each finished item."""
+        """A progress bar, or lines where there is no terminal; the yielded object is told of what is done."""
+        if not self.console.is_terminal:
+            lines = Lines(self.console, label, total)
+            yield lines
+            lines.end()
+            return
         columns = (
-            TextColumn("  {task.description:<28}"),
+            TextColumn("  {task.description:<24}"),
             BarColumn(bar_width=30),
             MofNCompleteColumn(),
             TimeElapsedColumn(),
             TimeRemainingColumn(),
             TextColumn("{task.fields[note]}"),
         )
-        with Progress(*columns, console=self.console, transient=not self.console.is_terminal) as bar:
-            yield Advance(bar, bar.add_task(label, total=total, note=""))
+        with Progress(*columns, console=self.console) as bar:
+            yield Bar(bar, bar.add_task(label, total=total, note=""))
 
 
-class Advance:
-    """Moves one progress bar."""
+class Advance(Protocol):
+    """Is told how far something is."""
+
+    def __call__(self, by: int = 1, note: str = "") -> None:
+        """So many more items are done."""
+        ...
+
+    def to(self, done: int, note: str = "") -> None:
+        """So many items are done altogether."""
+        ...
+
+
+class Bar:
+    """A bar in a terminal."""
 
     def __init__(self, bar: Progress, task: TaskID) -> None:
         self._bar, self._task = bar, task
 
     def __call__(self, by: int = 1, note: str = "") -> None:
+        """See Advance."""
         self._bar.update(self._task, advance=by, note=note)
 
     def to(self, done: int, note: str = "") -> None:
-        """Set the bar to an absolute value."""
+        """See Advance."""
         self._bar.update(self._task, completed=done, note=note)
 
 
-def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mapping → one level with dotted keys."""
-    out: dict[str, Any] = {}
-    for key, value in values.items():
-        name = f"{prefix}{key}"
-        if isinstance(value, Mapping):
-            out.update(flat(value, f"{name}."))
-        else:
-            out[name] = value
-    return out
+class Lines:
+    """Plain lines for logs, at most one in `every` seconds, and one at the end."""
+
+    def __init__(self, console: Console, label: str, total: int | None, every: float = 20.0) -> None:
+        self._console, self._label, self._every = console, label, every
+        self._of = "" if total is None else f" of {total}"
+        self._done, self._started = 0, time.monotonic()
+        self._said = self._started
+
+    def __call__(self, by: int = 1, note: str = "") -> None:
+        """See Advance."""
+        self.to(self._done + by, note)
+
+    def to(self, done: int, note: str = "") -> None:
+        """See Advance."""
+        self._done = done
+        if time.monotonic() - self._said >= self._every:
+            self._say()
+
+    def end(self) -> None:
+        """Say how far it came."""
+        self._say()
+
+    def _say(self) -> None:
+        self._said = time.monotonic()
+        seconds = self._said - self._started
+        self._console.print(f"  {self._label}: {self._done}{self._of} ({seconds:.0f} s)", highlight=False)

@@ -89,8 +89,6 @@ def weighted(rollout: Rollout, config: WarmStartConfig) -> Rollout:
         no_gold=config.credit_no_gold,
         empty=config.credit_empty,
     )
-    for turn, weight in zip(
-        rollout.turns, turn_weights(turn_facts(rollout), rollout.gold_files, credit), strict=True
-    ):
+    for turn, weight in zip(rollout.turns, turn_weights(turn_facts(rollout), rollout.gold_files, credit), strict=True):
         turn.weight = weight
     return rollout

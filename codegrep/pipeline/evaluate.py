@@ -148,7 +148,7 @@ def _agent_rows(context: Context, artifact: Artifact, issues: Sequence[Issue], w
 def _kept_rows(
     context: Context, path: Path, label: str, issues: Sequence[Issue], worker: type, arguments: Row
 ) -> list[Row]:
-    """Rows of a worker, appended to a file a block at a time; issues that are in the file already are not asked again."""
+    """Rows of a worker, appended to a file a block at a time; issues in the file are not asked again."""
     rows = _read_lines(path)
     done = {_instance(row) for row in rows}
     todo = [issue for issue in issues if issue.instance_id not in done]
@@ -220,5 +220,3 @@ def _scored(row: Row, issue: Issue) -> Row:
 
 def _family(retriever: str) -> str:
     return retriever.removesuffix("_top1").removesuffix("_top2")
-
-

@@ -93,9 +93,7 @@ def load(artifact: Artifact) -> Prepared:
     """Read the stage's issues back."""
     split = Split.from_json((artifact.folder / "split.json").read_text(encoding="utf-8"))
     by_id = {issue.instance_id: issue for issue in read_issues(artifact.folder / "issues.jsonl")}
-    return Prepared(
-        tuple(by_id[i] for i in split.train), tuple(by_id[i] for i in split.held_out), artifact.fingerprint
-    )
+    return Prepared(tuple(by_id[i] for i in split.train), tuple(by_id[i] for i in split.held_out), artifact.fingerprint)
 
 
 def _usable(
@@ -188,4 +186,3 @@ def _log(context: Context, summary: dict[str, Any], artifact: Artifact) -> None:
     context.tracker.tags({"data.fingerprint": artifact.fingerprint[:12], "data.split": str(summary["split"])[:12]})
     for name in ("split.json", "dropped.json"):
         context.tracker.artifact(artifact.folder / name, "data")
-

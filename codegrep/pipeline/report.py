@@ -48,7 +48,8 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         tracker.figure(training_curves([[s for s in past if "reward/total" in s]]), "figures/training.png")
     labels = {line.retriever for line in lines}
     if {"trained", "warm_start"} <= labels:
-        tracker.figure(gain_by_issue(_gains(table, "warm_start", "trained"), "warm_start", "trained"), "figures/gain.png")
+        gains = gain_by_issue(_gains(table, "warm_start", "trained"), "warm_start", "trained")
+        tracker.figure(gains, "figures/gain.png")
     folder = context.run_folder / "report"
     folder.mkdir(parents=True, exist_ok=True)
     artifact.write_json("retrievers.json", [asdict(line) for line in lines])
@@ -95,9 +96,7 @@ def _readable(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _gains(table: Sequence[Mapping[str, Any]], before: str, after: str) -> list[tracking_rows.IssueScore]:
     by = {(row["retriever"], row["instance_id"]): float(row["f05"]) for row in table}
     ids = [row["instance_id"] for row in table if row["retriever"] == after]
-    return [
-        tracking_rows.IssueScore(i, before=by[before, i], after=by[after, i]) for i in ids if (before, i) in by
-    ]
+    return [tracking_rows.IssueScore(i, before=by[before, i], after=by[after, i]) for i in ids if (before, i) in by]
 
 
 def _pairs_table(pairs: Sequence[Pair]) -> Table:
@@ -184,5 +183,3 @@ def _log_adapter(context: Context, lines: Sequence[EvaluationRow]) -> None:
     )
     (adapter / "README.md").write_text(markdown(card), encoding="utf-8")
     context.tracker.artifact(adapter, "adapter")
-
-

@@ -25,6 +25,7 @@ from codegrep.pipeline.artifact import ArtifactStore, fingerprint, write_json
 from codegrep.pipeline.context import Context, Places
 from codegrep.tracking.environment import snapshot
 from codegrep.tracking.environment import tags as environment_tags
+from codegrep.tracking.parameters import masked
 from codegrep.tracking.run import Tracker
 from codegrep.tracking.store import resolve
 
@@ -126,7 +127,7 @@ def _tracker(config: Config, experiment: str, places: Places, run_folder: Path) 
         artifact_location=location,
     )
     tracker.params(asdict(config))
-    write_json(run_folder / "config.json", asdict(config))
+    write_json(run_folder / "config.json", masked(asdict(config)))
     write_json(run_folder / "environment.json", environment)
     tracker.artifact(run_folder / "config.json", "run")
     tracker.artifact(run_folder / "environment.json", "run")

@@ -94,5 +94,3 @@ def _log_demonstrations(context: Context, artifact: Artifact) -> None:
         step=0,
     )
     context.tracker.tags({"demonstrations.teacher": "scripted", "demonstrations": artifact.fingerprint[:12]})
-
-

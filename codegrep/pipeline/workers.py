@@ -68,9 +68,7 @@ class TeacherWorker:
         return self._loop.run(all_of_them())
 
     async def _one(self, issue: Issue) -> dict[str, Any]:
-        teacher = Teacher(
-            ScriptedSearch(self._teacher, self._settings.tools.max_calls), self._teacher.max_answer_files
-        )
+        teacher = Teacher(ScriptedSearch(self._teacher, self._settings.tools.max_calls), self._teacher.max_answer_files)
         rollout = await self._rollouts.run_policy(issue, ScriptedPolicy(self._chat, teacher.write))
         return {
             "rollout": asdict(rollout),
@@ -179,5 +177,3 @@ def rollout_from_row(row: dict[str, Any]) -> Rollout:
         Turn(**{**turn, "calls": [CallRecord(**call) for call in turn["calls"]]}) for turn in fields["turns"]
     ]
     return Rollout(**fields)
-
-

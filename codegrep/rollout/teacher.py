@@ -1,6 +1,7 @@
 """The scripted teacher: no model, but the real tools, so that a small model can be shown the protocol (SPEC 3.3).
 
-It searches for terms of the issue text alone, reads the best candidates, and answers. Only its answer may use the gold files,
+It searches for terms of the issue text alone, reads the best candidates, and answers. Only its answer may use the gold
+files,
 and only those that its search has come across. What it makes is labelled source="scripted" wherever it appears.
 """
 
@@ -44,7 +45,11 @@ class ScriptedSearch:
             return [
                 ToolCall(
                     "read",
-                    {"path": f.path, "start": max(1, f.line - 2), "end": max(1, f.line - 2) + self._config.read_lines - 1},
+                    {
+                        "path": f.path,
+                        "start": max(1, f.line - 2),
+                        "end": max(1, f.line - 2) + self._config.read_lines - 1,
+                    },
                 )
                 for f in ranked[: self._config.reads]
             ]
@@ -95,7 +100,9 @@ def seen_files(heard: Sequence[Sequence[ToolResult]]) -> list[str]:
 
 
 def first_row(heard: Sequence[Sequence[ToolResult]]) -> list[str]:
-    """The tool's own first file, no model: what an agent has to beat to show that it learned more than the tool knows."""
+    """The tool's own first file, no model: what an agent has to beat to show that it learned more than the tool
+    knows.
+    """
     return seen_files(heard)[:1]
 
 

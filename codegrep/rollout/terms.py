@@ -17,9 +17,12 @@ _COMMON = frozenset(
     valueerror typeerror keyerror attributeerror indexerror runtimeerror importerror assertionerror exceptions
     numpy pandas matplotlib github https http www com org html readme stdout stderr usr lib local home site dist
     packages windows linux macos darwin ubuntu debian anaconda miniconda users documents appdata
-    does doesn should always never than then rather could would cannot when where which what while with without this that
-    these those there here have from into also only some same other another more most very wrong wrongly correct correctly
-    incorrect incorrectly fails failed failing broken breaks work works working changed change changes behavior behaviour
+    does doesn should always never than then rather could would cannot when where which what while with without this
+    that
+    these those there here have from into also only some same other another more most very wrong wrongly correct
+    correctly
+    incorrect incorrectly fails failed failing broken breaks work works working changed change changes behavior
+    behaviour
     longer still just after before because about possible seems instead using used uses give gives given problem
     """.split()
 ) | frozenset(k.lower() for k in keyword.kwlist)
@@ -56,7 +59,8 @@ class Term:
 def search_terms(statement: str) -> list[Term]:
     """Terms of an issue, most telling first, without duplicates.
 
-    Paths and names in tracebacks count most, then names written as code, then messages of raised errors, then words of the
+    Paths and names in tracebacks count most, then names written as code, then messages of raised errors, then words of
+    the
     title. A name that is said again, or in the title, counts more. Case decides nothing about duplicates.
 
     Args:
