@@ -24,6 +24,7 @@ _COMMON = frozenset(
     incorrect incorrectly fails failed failing broken breaks work works working changed change changes behavior
     behaviour
     longer still just after before because about possible seems instead using used uses give gives given problem
+    fixed fixes fixing backport backported merged master commit
     """.split()
 ) | frozenset(k.lower() for k in keyword.kwlist)
 
