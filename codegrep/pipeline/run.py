@@ -38,7 +38,7 @@ STAGE_MODULES: dict[str, ModuleType] = {
     "report": report,
 }
 # What does not change a result is no part of a run's identity: the same command with other stages continues the run.
-_NOT_IDENTITY = ("outputs", "stages", "cluster", "tracking")
+_NOT_IDENTITY = ("outputs", "stages", "cluster", "sandbox", "tracking")
 
 
 def run_experiment(config: Config, experiment: str = "") -> None:
@@ -53,11 +53,11 @@ def run_experiment(config: Config, experiment: str = "") -> None:
     _check_disk(places.outputs, config.sandbox.min_free_gib)
     run_id = fingerprint({k: v for k, v in asdict(config).items() if k not in _NOT_IDENTITY})[:8]
     run_folder = places.runs / f"{config.name}-seed{config.seed}-{run_id}"
-    with _locked(run_folder), _stoppable():
+    with _locked(run_folder):
         tracker = _tracker(config, experiment, places, run_folder)
         status, started = "FAILED", time.monotonic()
         try:
-            with connected(config.cluster):
+            with connected(config.cluster), _stoppable():  # in this order: ray.init takes SIGTERM for itself
                 context = Context(
                     config, experiment, places, run_folder, ArtifactStore(places.artifacts), tracker, console
                 )
