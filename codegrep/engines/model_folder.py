@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +81,8 @@ def make_once(folder: Path, name: str, make: Callable[[Path, Path], dict[str, st
             shutil.rmtree(remains, ignore_errors=True)
         part = Path(tempfile.mkdtemp(prefix=f".{name}.", suffix=".part", dir=folder))
         try:
-            origin = make(part, folder)
+            with without_bars():
+                origin = make(part, folder)
             check_folder(part)
             (part / MARKER).write_text(json.dumps({"name": name, **origin}, indent=2) + "\n", encoding="utf-8")
             _open_to_readers(part)
@@ -89,6 +92,21 @@ def make_once(folder: Path, name: str, make: Callable[[Path, Path], dict[str, st
         finally:
             shutil.rmtree(part, ignore_errors=True)
     return target
+
+
+@contextmanager
+def without_bars() -> Iterator[None]:
+    """Keep transformers' progress bars out of logs; on a terminal they stay, and the caller's setting comes back."""
+    from transformers.utils import logging
+
+    hide = logging.is_progress_bar_enabled() and not sys.stderr.isatty()
+    if hide:
+        logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if hide:
+            logging.enable_progress_bar()
 
 
 def _is_whole(target: Path) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from codegrep.engines import nano, smollm2
-from codegrep.engines.model_folder import check_folder, make_once
+from codegrep.engines.model_folder import check_folder, make_once, without_bars
 from codegrep.errors import ModelError
 
 if TYPE_CHECKING:
@@ -97,14 +97,15 @@ def load_model(folder: Path, dtype: str) -> PreTrainedModel:
     if dtype not in types:
         raise ModelError(f"model.dtype is '{dtype}'", "Use bfloat16 or float32")
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
-            folder,
-            dtype=types[dtype],
-            trust_remote_code=False,
-            local_files_only=True,
-            use_safetensors=True,
-            output_loading_info=True,
-        )
+        with without_bars():
+            loaded: Any = AutoModelForCausalLM.from_pretrained(
+                folder,
+                dtype=types[dtype],
+                trust_remote_code=False,
+                local_files_only=True,
+                use_safetensors=True,
+                output_loading_info=True,
+            )
     except Exception as error:  # as above
         fix = ""
         if "trust_remote_code" in str(error):
