@@ -116,7 +116,8 @@ class Guard:
     def _is_inside(self, relative: str) -> bool:
         if any(_is_git(part) for part in relative.split("/")):
             return False
-        return self._below_root(os.path.realpath(f"{self.root}/{relative}")) is not None
+        inside = self._below_root(os.path.realpath(f"{self.root}/{relative}"))
+        return inside is not None and not any(_is_git(part) for part in inside.split("/"))
 
     def _below_root(self, absolute: str) -> str | None:
         if absolute == self.root:

@@ -44,7 +44,7 @@ class Toolbox:
 
     def __init__(self, limits: ToolsConfig, programs: SearchPrograms | None = None) -> None:
         self.limits = limits
-        programs = programs or SearchPrograms()
+        programs = programs or SearchPrograms(most=limits.concurrency)
         tools = [_make(name, limits, programs) for name in limits.names]
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):

@@ -25,7 +25,10 @@ def tree(tmp_path: Path) -> Tree:
     made.outside.mkdir()
     (made.outside / "secret.py").write_text("SECRET = 1\n")
     made.write(".git", b"gitdir: /SECRET/place\n")
-    made.write("src/app.py", b"import os\n\n\ndef run(x):\n    return x\n\n\nclass App:\n    def run(self):\n        return run(1)\n")
+    made.write(
+        "src/app.py",
+        b"import os\n\n\ndef run(x):\n    return x\n\n\nclass App:\n    def run(self):\n        return run(1)\n",
+    )
     made.write("src/deep/util.py", b"def helper():\n    return 'run'\n")
     made.write("tests/test_app.py", b"def test_run():\n    run(1)\n")
     made.write("README.md", b"# run it\n")

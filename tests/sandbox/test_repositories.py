@@ -63,7 +63,9 @@ def test_many_processes_make_one_clone(tmp_path: Path, many: Made) -> None:
     )
     command = [sys.executable, "-c", code, str(tmp_path / "bare"), str(many.local)]
     with ThreadPoolExecutor(6) as pool:
-        outputs = list(pool.map(lambda _: subprocess.run(command, capture_output=True, text=True, check=True), range(6)))
+        outputs = list(
+            pool.map(lambda _: subprocess.run(command, capture_output=True, text=True, check=True), range(6))
+        )
     assert len({done.stdout for done in outputs}) == 1
     assert sorted(p.name for p in (tmp_path / "bare").iterdir()) == [".incoming", ".locks", "o__n"]
     assert not list((tmp_path / "bare" / ".incoming").iterdir())
@@ -107,7 +109,9 @@ def test_only_full_hashes_reach_git(tmp_path: Path, many: Made, commit: str) -> 
         None,
     ],
 )
-def test_a_clone_that_fails_leaves_nothing(tmp_path: Path, location: At | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clone_that_fails_leaves_nothing(
+    tmp_path: Path, location: At | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(RepositoryError) as caught:
         Repositories(tmp_path / "bare", 60).ensure("o/n", location)

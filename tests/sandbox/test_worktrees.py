@@ -171,7 +171,9 @@ def test_the_least_recently_used_tree_goes_and_a_leased_one_never(tmp_path: Path
 
 def test_a_lease_of_another_process_keeps_its_tree_until_that_process_dies(tmp_path: Path, many: Made) -> None:
     trees = worktrees(tmp_path, many, max_worktrees=1)
-    child = start("l = trees.lease('o/n', sys.argv[2])\nprint(l.path, flush=True)\ntime.sleep(60)", tmp_path, many.commits[0])
+    child = start(
+        "l = trees.lease('o/n', sys.argv[2])\nprint(l.path, flush=True)\ntime.sleep(60)", tmp_path, many.commits[0]
+    )
     assert child.stdout is not None
     path = Path(child.stdout.readline().strip())
     trees.lease("o/n", many.commits[1]).release()
@@ -258,8 +260,9 @@ def test_git_that_outlives_its_killed_parent_keeps_the_lock(tmp_path: Path, many
     slow.mkdir()
     real = shutil.which("git")
     (slow / "git").write_text(
-        f'#!/bin/sh\ncase " $* " in *" {phase} "*) touch {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done;;'
-        f' esac\nexec {real} "$@"\n'
+        f'#!/bin/sh\ncase " $* " in *" {phase} "*)\n'
+        f"touch {tmp_path}/begun; while [ ! -e {tmp_path}/go ]; do sleep 0.05; done;;\nesac\n"
+        f'exec {real} "$@"\n'
     )
     (slow / "git").chmod(0o755)
     child = start("trees.lease('o/n', sys.argv[2])", tmp_path, many.commits[0], PATH=f"{slow}:{os.environ['PATH']}")

@@ -38,11 +38,15 @@ def make_repository(folder: Path, trees: Sequence[Mapping[str, bytes | str]]) ->
     run_git("init", "-q", "--bare", "-b", "main", ".", cwd=folder)
     stream = b""
     for number, tree in enumerate(trees):
-        stream += b"commit refs/heads/main\ncommitter A <a@b.c> %d +0000\ndata 1\nx\ndeleteall\n" % (1_700_000_000 + number)
+        stream += b"commit refs/heads/main\ncommitter A <a@b.c> %d +0000\ndata 1\nx\ndeleteall\n" % (
+            1_700_000_000 + number
+        )
         for path, content in tree.items():
             data = content if isinstance(content, bytes) else content.encode()
             mode = b"100644" if isinstance(content, bytes) else b"120000"
-            quoted = b'"' + os.fsencode(path).replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b'"', b'\\"') + b'"'
+            quoted = (
+                b'"' + os.fsencode(path).replace(b"\\", b"\\\\").replace(b"\n", b"\\n").replace(b'"', b'\\"') + b'"'
+            )
             stream += b"M " + mode + b" inline " + quoted + b"\ndata %d\n" % len(data) + data + b"\n"
     run_git("fast-import", "--quiet", cwd=folder, stdin=stream)
     return Made(folder, run_git("rev-list", "--reverse", "main", cwd=folder).split())
@@ -57,9 +61,9 @@ class Tree:
     files: dict[str, bytes] = field(default_factory=dict)
 
     def write(self, path: str | bytes, content: bytes) -> None:
-        full = os.path.join(os.fsencode(self.root), os.fsencode(path))
-        os.makedirs(os.path.dirname(full), exist_ok=True)
-        Path(os.fsdecode(full)).write_bytes(content)
+        full = self.root / os.fsdecode(path)
+        full.parent.mkdir(parents=True, exist_ok=True)
+        full.write_bytes(content)
 
 
 @dataclass(frozen=True)

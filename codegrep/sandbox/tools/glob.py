@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from codegrep.protocol.calls import FileMatches, ToolStatus
 from codegrep.sandbox.guard import Guard, PathRefused
 from codegrep.sandbox.tools.arguments import check_arguments
 from codegrep.sandbox.tools.pathglob import matches_glob
-from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout, run_process
+from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
 from codegrep.sandbox.tools.search import SearchPrograms, short_reason
 from codegrep.sandbox.tools.shown import fit, shown_line, shown_path
 from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
@@ -36,6 +37,7 @@ class Glob:
     def __init__(self, limits: ToolsConfig, programs: SearchPrograms | None = None) -> None:
         self._limits = limits
         self._programs = programs or SearchPrograms()
+        self._threads = ThreadPoolExecutor(max(1, limits.concurrency), thread_name_prefix="glob")
         self.parameters: Mapping[str, Any] = {
             "type": "object",
             "properties": {
@@ -106,7 +108,11 @@ class Glob:
 
     async def _names(self, folder: Path, pattern: str) -> list[bytes]:
         if not self._programs.has_ripgrep:
-            return await asyncio.wait_for(asyncio.to_thread(_walk, folder, pattern), self._limits.glob_timeout)
+            walking = asyncio.get_running_loop().run_in_executor(self._threads, _walk, folder, pattern)
+            try:
+                return await asyncio.wait_for(walking, self._limits.glob_timeout)
+            except TimeoutError:
+                raise ProcessTimeout(self._limits.glob_timeout, starved=True) from None
         chunks: list[bytes] = []
         size = 0
 
@@ -116,7 +122,7 @@ class Glob:
             chunks.append(chunk)
             return size <= _MAX_OUTPUT
 
-        end = await run_process(self._programs.files(pattern), folder, self._limits.glob_timeout, take)
+        end = await self._programs.runner.run(self._programs.files(pattern), folder, self._limits.glob_timeout, take)
         if end.stopped:
             raise ProcessFailed("the tree has too many files to be listed")
         if end.code == 2 and (reason := short_reason(end.stderr)):

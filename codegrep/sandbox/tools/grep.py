@@ -19,7 +19,7 @@ from codegrep.sandbox.guard import Guard, PathRefused
 from codegrep.sandbox.tools.arguments import check_arguments
 from codegrep.sandbox.tools.matches import FileHits, MatchReader, name_words
 from codegrep.sandbox.tools.pathglob import matches_glob
-from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout, run_process
+from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
 from codegrep.sandbox.tools.search import SearchPrograms, short_reason, split_globs
 from codegrep.sandbox.tools.shown import fit, shown_line
 from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
@@ -193,7 +193,7 @@ class _Search:
         reader = MatchReader(keep, max_output, name_words(self.pattern), counts)
         left = self._deadline - asyncio.get_running_loop().time()
         try:
-            end = await run_process(command, self.root, max(0.05, left), reader.take)
+            end = await self.programs.runner.run(command, self.root, max(0.05, left), reader.take)
         except ProcessTimeout as error:
             raise ProcessTimeout(self.limits.grep_timeout, error.starved) from None
         reason = short_reason(end.stderr)

@@ -13,7 +13,7 @@ _MAX_ALTERNATIVES = 64
 def matches_glob(path: str, glob: str) -> bool:
     """True when a POSIX path matches, with ripgrep's rules: a glob without a slash is for names at any depth."""
     parts = path.split("/")
-    for alternative in _alternatives(glob):
+    for alternative in alternatives(glob):
         wanted = alternative.strip("/").split("/")
         if "/" not in alternative.strip("/") and not alternative.startswith("/"):
             wanted = ["**", *wanted]
@@ -42,7 +42,8 @@ def _component(glob: str) -> re.Pattern[str]:
 
 
 @lru_cache(maxsize=64)
-def _alternatives(glob: str) -> tuple[str, ...]:
+def alternatives(glob: str) -> tuple[str, ...]:
+    """`*.{a,b}` as `*.b` and `*.a`; at most so many that no glob can blow up."""
     done: list[str] = []
     todo = [glob]
     while todo and len(done) + len(todo) <= _MAX_ALTERNATIVES:

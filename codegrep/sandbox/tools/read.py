@@ -7,6 +7,7 @@ import codecs
 import os
 import stat
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ class Read:
 
     def __init__(self, limits: ToolsConfig) -> None:
         self._limits = limits
+        # Own threads: the loop's are few, and calls that waited for one would meet their deadline while waiting.
+        self._threads = ThreadPoolExecutor(max(1, limits.concurrency), thread_name_prefix="read")
         self.parameters: Mapping[str, Any] = {
             "type": "object",
             "properties": {
@@ -72,7 +75,8 @@ class Read:
             return mistake(str(refused))
         try:
             # At most 16 MiB are read, so a thread that meets the deadline ends soon by itself.
-            content = await asyncio.wait_for(asyncio.to_thread(_load, root / path), self._limits.read_timeout)
+            loading = asyncio.get_running_loop().run_in_executor(self._threads, _load, root / path)
+            content = await asyncio.wait_for(loading, self._limits.read_timeout)
         except TimeoutError:
             return fault(f"timed out after {self._limits.read_timeout:g}s", timed_out=True)
         except _Unreadable as problem:
@@ -137,7 +141,7 @@ def _load(file: Path) -> bytes:
         if file.is_symlink() or not file.is_file():
             raise _Unreadable("is no regular file") from error
         raise
-    with os.fdopen(descriptor, "rb") as stream:
+    try:
         status = os.fstat(descriptor)
         if stat.S_ISDIR(status.st_mode):
             raise _Unreadable(f"is a folder{_listing(file)}")
@@ -145,7 +149,10 @@ def _load(file: Path) -> bytes:
             raise _Unreadable("is no regular file")
         if status.st_size > MAX_BYTES:
             raise _Unreadable(f"has {status.st_size >> 20} MiB, too much to read; search it with grep")
-        content = stream.read(MAX_BYTES + 1)
+        with os.fdopen(os.dup(descriptor), "rb") as stream:
+            content = stream.read(MAX_BYTES)
+    finally:
+        os.close(descriptor)
     if b"\0" in content[:_SNIFF] and not content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise _Unreadable("is a binary file")
     return content

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from codegrep.errors import InfrastructureError
+from codegrep.sandbox.tools.pathglob import alternatives
+from codegrep.sandbox.tools.processes import ProcessRunner
 
 _log = logging.getLogger(__name__)
 # A match's text is cut in Python; ripgrep's own, larger cut keeps minified lines out of the pipe.
@@ -29,9 +31,11 @@ class SearchPrograms:
     Args:
         ripgrep: the program; "" to do without it.
         threads: threads of one ripgrep. Few, because many calls run at the same time.
+        most: processes at once.
     """
 
-    def __init__(self, ripgrep: str | None = None, threads: int | None = None) -> None:
+    def __init__(self, ripgrep: str | None = None, threads: int | None = None, most: int = 64) -> None:
+        self.runner = ProcessRunner(most)
         self.ripgrep = find_ripgrep() if ripgrep is None else ripgrep or None
         self._threads = threads or max(1, min(4, (os.cpu_count() or 1) // 2))
         self._grep = None if self.ripgrep else shutil.which("grep")
@@ -96,7 +100,8 @@ class SearchPrograms:
         command = [self._grep, "-rEIsHZ", *extra, "--color=never", "--exclude-dir=.?*", "--exclude=.git"]
         command += ["-i"] if ignore_case else []
         # grep compares globs with file names only; the folders of a glob are compared afterwards, in Python.
-        command += [f"--include={glob.rpartition('/')[2] or '*'}" for glob in include]
+        plain = [one for glob in include for one in alternatives(glob)]
+        command += [f"--include={glob.rpartition('/')[2] or '*'}" for glob in plain]
         return [*command, f"--regexp={pattern}", "--", path]
 
 
