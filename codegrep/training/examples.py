@@ -5,6 +5,7 @@ Pure Python, no torch. Nothing is truncated: an example that is too long is left
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -101,7 +102,7 @@ def plan_steps(
     """
     budget = max(1, tokens_per_step // workers)
     steps: list[list[list[int]]] = []
-    for epoch in range(-(-int(epochs * 1000) // 1000)):
+    for epoch in range(math.ceil(epochs)):
         epoch_steps = _plan_epoch(lengths, budget, random.Random(f"{seed}-{epoch}"), workers)
         share = min(1.0, epochs - epoch)
         steps.extend(epoch_steps[: max(1, round(share * len(epoch_steps)))])

@@ -113,7 +113,7 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         return output
 
     def _prepare_inputs(self, generation_batch: Any) -> Any:
-        if not self.model.training:
+        if not cast(torch.nn.Module, self.model).training:
             return super()._prepare_inputs(generation_batch)
         parts = cast(GRPOConfig, self.args).steps_per_generation or 1
         generate_every = parts * self.num_iterations

@@ -1,0 +1,235 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from codegrep.config import FunctionConfig, GRPOSettings
+from codegrep.errors import ConfigError, DataError
+from codegrep.rewards.advantage import settle
+from codegrep.rewards.load import load_advantage, load_reward
+from codegrep.rollout.outcome import outcome_of
+from codegrep.rollout.record import Rollout
+from codegrep.training.base_model import BaseModel
+from codegrep.training.callbacks import StepLog
+from codegrep.training.grpo import CodegrepGRPOTrainer, grpo_arguments, schedule
+from codegrep.training.lora import adapter_sha256
+from codegrep.training.scoring import add_scoring
+from tests.training.made_rollouts import GRPO, LORA, Made, issues
+
+REWARD = load_reward(FunctionConfig("v3", "codegrep.rewards.designs.v3"))
+FACTOR = load_advantage(FunctionConfig("efficiency", "codegrep.rewards.advantage.efficiency"))
+
+
+def _trainer(nano: Path, folder: Path, collector: Made, *, fast: bool = True, **changes: Any) -> CodegrepGRPOTrainer:
+    model, tokenizer = BaseModel(str(nano), "float32").load()
+    add_scoring(model)
+    trainer = CodegrepGRPOTrainer(
+        model=model,
+        tokenizer=tokenizer,
+        issues=issues(6),
+        collect=collector.collect,
+        reward=REWARD,
+        factor=FACTOR,
+        lora=LORA,
+        settings=replace(GRPO, **changes),
+        max_completion_tokens=64,
+        output_dir=folder,
+        seed=0,
+    )
+    trainer.fast_scoring = fast
+    return trainer
+
+
+def _batch(trainer: CodegrepGRPOTrainer, prompts: int = 2) -> tuple[dict[str, Any], list[Rollout]]:
+    rows = [{"prompt": f"o__r-{i}"} for i in range(prompts) for _ in range(GRPO.group_size)]
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = 1
+    return trainer._generate_and_score_completions(rows), trainer._rollouts
+
+
+def _nudge(trainer: CodegrepGRPOTrainer) -> None:
+    generator = torch.Generator().manual_seed(5)
+    for name, parameter in trainer.model.named_parameters():
+        if "lora_B" in name:
+            parameter.data = 0.2 * torch.randn(parameter.shape, generator=generator)
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("loss_type", ["grpo", "dapo"])
+def test_gradient_is_zero_exactly_on_what_was_not_sampled(nano: Path, tmp_path: Path, fast: bool, loss_type: str) -> None:
+    trainer = _trainer(nano, tmp_path, Made(), fast=fast, loss_type=loss_type, prompts_per_microbatch=2)
+    batch, rollouts = _batch(trainer)
+    kept: list[torch.Tensor] = []
+    original = type(trainer)._get_per_token_logps_and_entropies
+
+    def keeping(*args: Any, **kwargs: Any) -> Any:
+        scores = original(trainer, *args, **kwargs)
+        if scores[0].requires_grad:
+            scores[0].retain_grad()
+            kept.append(scores[0])
+        return scores
+
+    trainer._get_per_token_logps_and_entropies = keeping  # type: ignore[method-assign]
+    _nudge(trainer)  # so that the policy is off its reference and KL has a gradient too
+    trainer._compute_loss(trainer.model, batch).backward()
+    (logps,) = kept
+    gradient = logps.grad
+    assert gradient is not None
+    tool_tokens = sampled_tokens = 0
+    for row, rollout in enumerate(rollouts):
+        mask = torch.tensor(rollout.loss_mask, dtype=torch.bool)
+        own = gradient[row, : len(mask)]
+        assert torch.all(own[mask] != 0) and torch.all(own[~mask] == 0)
+        assert torch.all(gradient[row, len(mask) :] == 0)
+        tool_tokens += int((~mask).sum())
+        sampled_tokens += int(mask.sum())
+    assert tool_tokens > 20 and sampled_tokens > 20
+
+
+def test_tokens_in_the_loss_are_the_sampled_ones(nano: Path, tmp_path: Path) -> None:
+    trainer = _trainer(nano, tmp_path, Made())
+    batch, rollouts = _batch(trainer)
+    trained = batch["completion_mask"] * batch["tool_mask"]
+    for row, rollout in enumerate(rollouts):
+        mask = trained[row].bool()
+        assert batch["completion_ids"][row][mask].tolist() == [
+            token for token, sampled in zip(rollout.completion_ids, rollout.loss_mask, strict=True) if sampled
+        ]
+        prompt = batch["prompt_ids"][row][batch["prompt_mask"][row].bool()].tolist()
+        assert prompt == rollout.prompt_ids
+
+
+@pytest.mark.parametrize("scale", ["group", "none", "batch"])
+def test_advantages_equal_the_numpy_reference_factor_last(nano: Path, tmp_path: Path, scale: str) -> None:
+    trainer = _trainer(nano, tmp_path, Made([(0, 2), (0, 5)]), scale_rewards=scale)
+    batch, rollouts = _batch(trainer)
+    settled = settle([outcome_of(r) for r in rollouts], GRPO.group_size, REWARD, FACTOR, scale=scale)
+    assert np.allclose(batch["advantages"].numpy(), settled.advantages, atol=1e-5)
+    assert len({round(f, 3) for f in settled.factors}) > 2 and np.abs(settled.advantages).max() > 0
+
+
+def test_lost_rollouts_are_in_nothing(nano: Path, tmp_path: Path) -> None:
+    trainer = _trainer(nano, tmp_path, Made([(0, 1), (0, 4), (0, 5), (0, 6)]), prompts_per_microbatch=2)
+    batch, rollouts = _batch(trainer)
+    gone = torch.tensor([r.exit_cause == "infrastructure" for r in rollouts])
+    trained = (batch["completion_mask"] * batch["tool_mask"]).sum(1)
+    assert torch.equal(trained == 0, gone)
+    assert torch.all(batch["advantages"][gone] == 0)
+    # A group with one survivor has nothing to be compared with.
+    assert torch.all(batch["advantages"][4:] == 0)
+    _nudge(trainer)
+    loss = trainer._compute_loss(trainer.model, batch)
+    loss.backward()
+    assert torch.isfinite(loss)
+    assert all(torch.isfinite(p.grad).all() for p in trainer.model.parameters() if p.grad is not None)
+
+
+def test_a_batch_that_was_lost_whole_changes_no_weight(nano: Path, tmp_path: Path) -> None:
+    lose = [(0, place) for place in range(8)]
+    trainer = _trainer(nano, tmp_path, Made(lose), steps=1)
+    before = adapter_sha256(trainer.policy)
+    trainer.train()
+    assert adapter_sha256(trainer.policy) == before
+
+
+@pytest.mark.parametrize("loss_type", ["grpo", "dapo", "dr_grpo"])
+def test_fast_scoring_gives_trls_own_loss_and_gradient(nano: Path, tmp_path: Path, loss_type: str) -> None:
+    results = []
+    for fast in (True, False):
+        trainer = _trainer(nano, tmp_path, Made([(0, 3)]), fast=fast, loss_type=loss_type, prompts_per_microbatch=2)
+        _nudge(trainer)
+        batch, _ = _batch(trainer)
+        loss = trainer._compute_loss(trainer.model, batch)
+        loss.backward()
+        results.append((loss, {n: p.grad for n, p in trainer.model.named_parameters() if p.grad is not None}))
+    (fast_loss, fast_grads), (plain_loss, plain_grads) = results
+    assert float(fast_loss) == pytest.approx(float(plain_loss), abs=1e-6)
+    for name, grad in plain_grads.items():
+        assert torch.allclose(fast_grads[name], grad, atol=1e-6, rtol=1e-3), name
+
+
+def test_the_reference_is_the_model_with_the_adapter_off(nano: Path, tmp_path: Path) -> None:
+    trainer = _trainer(nano, tmp_path, Made())
+    first, _ = _batch(trainer)
+    _nudge(trainer)
+    second, _ = _batch(trainer)
+    assert torch.allclose(first["ref_per_token_logps"], second["ref_per_token_logps"], atol=1e-6)
+    assert trainer.ref_model is None
+
+
+def test_steps_train_and_log_under_the_projects_names(nano: Path, tmp_path: Path) -> None:
+    collector = Made([(1, 0)])
+    trainer = _trainer(nano, tmp_path, collector)
+    seen: list[tuple[int, dict[str, float]]] = []
+    trainer.add_callback(StepLog(lambda step, numbers: seen.append((step, numbers)), trainer.grpo_names))
+    before = adapter_sha256(trainer.policy)
+    trainer.train()
+    assert adapter_sha256(trainer.policy) != before
+    assert collector.steps == [0, 1, 2, 3]
+    steps = {step: numbers for step, numbers in seen if "optim/loss" in numbers}
+    assert sorted(steps) == [1, 2, 3, 4]
+    wanted = (
+        "reward/total reward/std policy/kl policy/entropy policy/clip_ratio_region optim/grad_norm optim/learning_rate "
+        "completions/clipped_ratio completions/generated advantage/factor advantage/mean_abs group/dead_rate group/best "
+        "rollout/turns rollout/tool_turns rollout/calls_per_turn rollout/f05 rollout/precision rollout/recall "
+        "rollout/answered errors/parse errors/infrastructure errors/refused_calls seconds/generation seconds/tools "
+        "seconds/reference seconds/update seconds/step"
+    ).split()
+    assert not [name for name in wanted if name not in steps[1]]
+    assert steps[2]["errors/infrastructure"] == 1 and steps[1]["errors/infrastructure"] == 0
+    assert steps[1]["policy/kl"] == pytest.approx(0, abs=1e-6) and steps[4]["policy/kl"] > 0
+    assert steps[1]["seconds/update"] > 0
+
+
+def test_logprobs_at_sampling_are_compared_not_trained_on(nano: Path, tmp_path: Path) -> None:
+    class WithLogprobs(Made):
+        def collect(self, *args: Any) -> list[Rollout]:
+            made = super().collect(*args)
+            for rollout in made:
+                ids = torch.tensor(rollout.prompt_ids + rollout.completion_ids)
+                with torch.no_grad():
+                    log_p = torch.log_softmax(trainer.policy(input_ids=ids[None]).logits[0], -1)
+                start = len(rollout.prompt_ids)
+                rollout.logprobs = [
+                    float(log_p[start + i - 1, token]) if mask else 0.0
+                    for i, (token, mask) in enumerate(zip(rollout.completion_ids, rollout.loss_mask, strict=True))
+                ]
+            return made
+
+    seen: dict[int, dict[str, float]] = {}
+    trainer = _trainer(nano, tmp_path, WithLogprobs(), steps=2)
+    trainer.add_callback(StepLog(lambda step, numbers: seen.setdefault(step, numbers), trainer.grpo_names))
+    trainer.train()
+    assert seen[2]["policy/logprob_gap"] < 1e-5  # the engine had the weights of step 1
+
+
+@pytest.mark.parametrize("updates", [1, 2])
+def test_resume_is_bit_exact(nano: Path, tmp_path: Path, updates: int) -> None:
+    # 6 issues, 2 a batch: the schedule goes through the issues more than once.
+    whole = _trainer(nano, tmp_path / "whole", Made(), steps=8, updates_per_batch=updates, keep=9, kl=0.05)
+    whole.train()
+    again = _trainer(nano, tmp_path / "again", Made(), steps=8, updates_per_batch=updates, keep=9, kl=0.05)
+    again.train(resume_from_checkpoint=str(tmp_path / "whole" / "checkpoint-4"))
+    assert adapter_sha256(again.policy) == adapter_sha256(whole.policy)
+
+
+def test_schedule_takes_every_issue_and_none_twice_a_step() -> None:
+    settings = replace(GRPO, steps=10, prompts_per_step=2)
+    ids = [f"i{n}" for n in range(5)]
+    rows = schedule(ids, settings, seed=1)
+    assert len(rows) == 20 and rows == schedule(list(reversed(ids)), settings, seed=1)
+    assert all(rows[i] != rows[i + 1] for i in range(0, 20, 2))
+    assert set(rows) == set(ids)
+
+
+def test_impossible_settings_are_refused_in_one_line(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="do not fill one step"):
+        schedule(["a"], GRPO, seed=0)
+    odd: GRPOSettings = replace(GRPO, prompts_per_step=3, prompts_per_microbatch=1)
+    with pytest.raises(ConfigError, match="prompts_per_step"):
+        grpo_arguments(odd, tmp_path, 0, workers=2, max_completion_tokens=10, use_cpu=True)
