@@ -283,10 +283,8 @@ def test_models_that_cannot_run_here_are_refused() -> None:
 
 
 def test_prefix_memory_is_bounded() -> None:
-    model = make_model()
-    engine = make_engine(
-        model, prefix_gib=40 * 2 * 2 * 2 * 8 * 4 / 2**30
-    )  # 40 tokens: 2 layers, k and v, 2 heads, 8 wide, fp32
+    token_bytes = 2 * 2 * 2 * 8 * 4  # layers, keys and values, heads, width, float32
+    engine = make_engine(make_model(), prefix_gib=40 * token_bytes / 2**30)
     run(engine, [GenerationRequest(p, GREEDY) for p in prompts(20)])
     assert 0 < engine._store._held <= 40 * token_bytes
     asyncio.run(engine.close())
