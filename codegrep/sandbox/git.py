@@ -132,5 +132,7 @@ def _kill_group(process: subprocess.Popen[bytes]) -> None:
 def _reason(err: bytes) -> str:
     lines = [line.strip() for line in err.decode("utf-8", "replace").splitlines() if line.strip()]
     telling = [line for line in lines if line.startswith(("fatal:", "error:"))]
-    line = (telling or lines or ["failed without a message"])[-1]
+    # The first one is the cause ("detected dubious ownership"), later ones its consequences ("could not read from
+    # ...").
+    line = (telling or lines or ["failed without a message"])[0]
     return without_credentials(line.removeprefix("fatal: ").removeprefix("error: "))[:300]

@@ -14,36 +14,36 @@ from pathlib import Path
 
 def unregister(bare: Path, tree: Path) -> None:
     """Removes the registrations of `tree`, whole or half-written, and nothing else. The bare clone's lock is held."""
+    folder = bare / "worktrees"
+    if not folder.is_dir():
+        return
     # git names a registration after the tree's folder, with a number behind it when that name is taken. Under the lock
     # no add is going on, so one that names no tree is what a killed add of ours has left.
     ours = re.compile(re.escape(tree.name) + r"\d*")
-    for registration, target in _registrations(bare):
-        if not (target == os.fspath(tree / ".git") or (target is None and ours.fullmatch(registration.name))):
-            continue
-        shutil.rmtree(registration, ignore_errors=True)
+    for registration in folder.iterdir():
+        if ours.fullmatch(registration.name) and _target(registration) in (None, os.fspath(tree / ".git")):
+            shutil.rmtree(registration, ignore_errors=True)
 
 
-def drop_stale_locks(bare: Path, tree: Path) -> bool:
-    """Removes index.lock and HEAD.lock of a tree that nobody is changing; True when there were any."""
+def drop_stale_locks(tree: Path) -> bool:
+    """Removes index.lock and HEAD.lock of a whole tree that nobody is changing; True when there were any."""
+    try:
+        pointer = os.fsdecode((tree / ".git").read_bytes())
+    except OSError:
+        return False
+    registration = Path(pointer.removeprefix("gitdir:").strip())
+    if registration.parent.name != "worktrees" or _target(registration) != os.fspath(tree / ".git"):
+        return False
     found = False
-    for registration, target in _registrations(bare):
-        if target != os.fspath(tree / ".git"):
-            continue
-        for name in ("index.lock", "HEAD.lock"):
-            lock = registration / name
-            if lock.exists():
-                lock.unlink(missing_ok=True)
-                found = True
+    for name in ("index.lock", "HEAD.lock"):
+        lock = registration / name
+        found = found or lock.exists()
+        lock.unlink(missing_ok=True)
     return found
 
 
-def _registrations(bare: Path) -> list[tuple[Path, str | None]]:
-    """All registrations, each with the tree's .git file that it names, or None where a killed add wrote none."""
-    folder = bare / "worktrees"
-    return [(path, _target(path)) for path in folder.iterdir()] if folder.is_dir() else []
-
-
 def _target(registration: Path) -> str | None:
+    """The tree's .git file that a registration names, or None where a killed add wrote none."""
     try:
         return os.fsdecode((registration / "gitdir").read_bytes()).rstrip("\n") or None
     except OSError:

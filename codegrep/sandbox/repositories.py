@@ -18,9 +18,10 @@ from codegrep.sandbox.git import GitError, run_git, without_credentials
 from codegrep.sandbox.locks import FileLock
 
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-_PLAIN_REPO = re.compile(r"(?!.*__)[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9.][A-Za-z0-9._-]*")
+_PLAIN_REPO = re.compile(r"(?!.*(?:__|\.\.))[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9.][A-Za-z0-9._-]*")
 _NETWORK = re.compile(r"(?:https?|ssh|git|file)://.+|[\w.-]+@[\w.-]+:(?!/?/).+")
 _DESCRIPTION = "codegrep.json"
+_UNUSABLE = re.compile(r"dubious ownership|not a git repository|could not be started|took longer|repository format")
 # Attributes named here win over those of the tree: line endings, filters and encodings leave every file as it is
 # stored.
 _ATTRIBUTES = "* -text -eol -filter -ident -working-tree-encoding\n"
@@ -109,12 +110,18 @@ class Repositories:
         return clone
 
     def has_commit(self, clone: BareClone, commit: str) -> bool:
-        """True when the clone holds the commit (`git cat-file -e <commit>^{commit}`)."""
+        """True when the clone holds the commit (`git cat-file -e <commit>^{commit}`).
+
+        Raises:
+            RepositoryError: git refuses to use the clone at all.
+        """
         if _COMMIT.fullmatch(commit) is None:
             return False
         try:
             run_git(["cat-file", "-e", f"{commit}^{{commit}}"], git_dir=clone.path, timeout=_SHORT)
-        except GitError:
+        except GitError as error:
+            if _UNUSABLE.search(str(error)):
+                raise RepositoryError(f"the clone {clone.path} cannot be used ({error})") from error
             return False
         return True
 
@@ -214,7 +221,7 @@ def folder_name(repo: str) -> str:
     """`owner__name`; a name that could be confused with another's is followed by a hash of the exact name."""
     if _PLAIN_REPO.fullmatch(repo):
         return repo.replace("/", "__")
-    plain = re.sub(r"[^A-Za-z0-9._-]+", "__", repo).strip("._-")[:80] or "repo"
+    plain = re.sub(r"[^A-Za-z0-9_-]+", "__", repo).strip("_-")[:80] or "repo"
     return f"{plain}-{_hash(repo)[:8]}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import inspect
 import json
@@ -83,9 +84,8 @@ class Toolbox:
             _log.exception("%s failed", call.tool.name)
             return fault(f"{call.tool.name} failed ({type(error).__name__})")
         if len(outcome.text) > self.limits.max_chars:
-            return Outcome(
-                **{**vars(outcome), "text": outcome.text[: self.limits.max_chars - 6] + " [cut]", "truncated": True}
-            )
+            text = outcome.text[: self.limits.max_chars - 6] + " [cut]"
+            return dataclasses.replace(outcome, text=text, truncated=True)
         return outcome
 
     async def run(self, root: Path, call: ToolCall, number: int) -> ToolResult:

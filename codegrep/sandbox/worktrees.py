@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import time
 from dataclasses import dataclass
@@ -98,9 +99,15 @@ class Worktrees:
         Raises:
             RepositoryError: the commit cannot be had. DiskError: too little disk. InfrastructureError: git failed.
         """
-        if (ready := self.lease_if_ready(repo, commit)) is not None:
-            return ready
         require_full_hash(repo, commit)
+        try:
+            return self.lease_if_ready(repo, commit) or self._lease(repo, commit)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskError(f"the disk of {self.root} is full", "Free some disk.") from error
+            raise InfrastructureError(f"no worktree of {repo} at {commit[:12]} ({error})") from error
+
+    def _lease(self, repo: str, commit: str) -> Lease:
         began = time.monotonic()
         for name in _names(repo, commit):
             with self._ledger.lock(name) as lock:
@@ -263,7 +270,7 @@ class Worktrees:
             return f"removed the unfinished tree {name}"
         if leases:
             return None
-        stale = drop_stale_locks(Path(entry.bare), self._ledger.tree(name))
+        stale = drop_stale_locks(self._ledger.tree(name))
         if self._ledger.is_of_this_boot(name):
             return f"removed stale locks of {name}" if stale else None
         try:

@@ -15,7 +15,7 @@ from codegrep.sandbox import ArgumentError, Outcome
 from codegrep.sandbox.tools import Grep, SearchPrograms, find_ripgrep
 from codegrep.sandbox.tools.grep import MAX_FILES
 from codegrep.sandbox.tools.search import split_globs
-from tests.sandbox.trees import Tree, tool_limits
+from tests.sandbox.trees import Tree, assert_gone, tool_limits
 
 needs_ripgrep = pytest.mark.skipif(find_ripgrep() is None, reason="ripgrep is not installed")
 BOTH = [pytest.param(None, id="rg", marks=needs_ripgrep), pytest.param("", id="grep")]
@@ -263,13 +263,6 @@ def fake(folder: Path, body: str) -> SearchPrograms:
     return SearchPrograms(str(program))
 
 
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def test_a_search_that_never_got_the_processor_is_the_machines_fault(tree: Tree) -> None:
     programs = fake(tree.outside, f"sleep 300 & echo $! > {tree.outside}/child; wait")
     began = time.monotonic()
@@ -277,7 +270,7 @@ def test_a_search_that_never_got_the_processor_is_the_machines_fault(tree: Tree)
     assert time.monotonic() - began < 5
     assert out.status is ToolStatus.INFRASTRUCTURE and out.timed_out and not out.pure
     assert "timed out after 0.5s" in out.text
-    assert not is_running(int((tree.outside / "child").read_text()))
+    assert_gone(int((tree.outside / "child").read_text()))
 
 
 def test_a_search_that_is_too_heavy_is_the_models_mistake(tree: Tree) -> None:
@@ -315,7 +308,7 @@ def test_cancelling_kills_the_group(tree: Tree) -> None:
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not is_running(int((tree.outside / "child").read_text()))
+        assert_gone(int((tree.outside / "child").read_text()))
 
     asyncio.run(main())
 

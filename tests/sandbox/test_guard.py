@@ -129,7 +129,8 @@ def test_a_root_that_is_itself_reached_by_a_link(tree: Tree, tmp_path: Path) -> 
 
 PIECES = st.sampled_from(
     ["..", ".", "", "src", "app.py", "out", "out.py", "up", ".git", "repo", "workspace", "a__b", "testbed", "etc",
-     "passwd", "~", "*", "tree", "outside", "secret.py", "\\", "\0", "é", "\u202e", " ", "loop", "chain", "\n", "g", "…", "．．"]
+     "passwd", "~", "*", "tree", "outside", "secret.py", "\\", "\0", "é", "\u202e", " ", "loop", "chain", "\n",
+     "g", "…", "．．"]
 )  # fmt: skip
 PATHS = st.one_of(
     st.lists(PIECES, max_size=8).map("/".join),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -72,6 +73,21 @@ class At:
 
     local: Path | None = None
     url: str | None = None
+
+
+def assert_gone(pid: int, seconds: float = 10.0) -> None:
+    """A killed process that is not our own child is gone soon, not at once."""
+    deadline = time.monotonic() + seconds
+    while _is_running(pid):
+        assert time.monotonic() < deadline, f"process {pid} lives"
+        time.sleep(0.01)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def tool_limits(**changed: object) -> ToolsConfig:

@@ -53,7 +53,8 @@ def _typed(name: str, kind: str, value: Any) -> Argument:
             return _bounded(name, int(value))
         if isinstance(value, str) and _is_integer(value):
             return _bounded(name, int(value))
-    raise ArgumentError(f"argument '{name}' must be a {kind}, not {_shown(value)}")
+    article = "an" if kind == "integer" else "a"
+    raise ArgumentError(f"argument '{name}' must be {article} {kind}, not {_shown(value)}")
 
 
 def _text(name: str, value: str) -> str:

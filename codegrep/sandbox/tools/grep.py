@@ -21,7 +21,7 @@ from codegrep.sandbox.tools.matches import FileHits, MatchReader, name_words
 from codegrep.sandbox.tools.pathglob import matches_glob
 from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
 from codegrep.sandbox.tools.search import SearchPrograms, short_reason, split_globs
-from codegrep.sandbox.tools.shown import fit, shown_line
+from codegrep.sandbox.tools.shown import fit, shown_line, shown_path
 from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
 
 # Output of one search that is read; a broader pattern is counted first and then read from the files that are shown.
@@ -225,7 +225,8 @@ def _not_searchable(root: Path, path: str) -> str | None:
     try:
         mode = (root / path).lstat().st_mode
     except OSError:
-        return f"no such file or folder: {path}"
+        hint = "; path takes no wildcards, use include" if any(c in path for c in "*?[{") else ""
+        return f"no such file or folder: {shown_path(os.fsencode(path))}{hint}"
     if stat.S_ISDIR(mode) or stat.S_ISREG(mode):
         return None
-    return f"{path} is neither a file nor a folder"
+    return f"{shown_path(os.fsencode(path))} is neither a file nor a folder"

@@ -1,8 +1,8 @@
 """Runs search processes with a deadline, reading their output as it comes and killing the whole group at the end.
 
 Each process is looked after by a thread, not by asyncio's own subprocesses: those can wait for a group's last pipe
-before they report a cancellation, and need a child watcher that fits the loop. Threads behave alike in every loop, Ray's
-included, and reading a large output does not hold up the loop.
+before they report a cancellation, and need a child watcher that fits the loop. Threads behave alike in every loop,
+Ray's included, and reading a large output does not hold up the loop.
 """
 
 from __future__ import annotations
