@@ -24,6 +24,15 @@ class ToolSchema:
     parameters: Mapping[str, Mapping[str, Any]]
     required: tuple[str, ...]
 
+    @classmethod
+    def of(cls, function: Mapping[str, Any]) -> ToolSchema:
+        """From the form that `function` gives."""
+        inner = function["function"]
+        parameters = inner["parameters"]
+        return cls(
+            inner["name"], inner["description"], dict(parameters["properties"]), tuple(parameters.get("required", ()))
+        )
+
     @property
     def signature(self) -> str:
         """`name(required, [optional])`, for the short prompt."""
@@ -48,8 +57,8 @@ class ToolSchema:
 
 
 def schemas_of(tools: Sequence[str]) -> tuple[ToolSchema, ...]:
-    """Schemas of the named tools; a name without a schema of its own is described by its name alone."""
-    return tuple(SCHEMAS.get(name, ToolSchema(name, name, {}, ())) for name in tools)
+    """Schemas of the named tools of the protocol; KeyError for any other name."""
+    return tuple(SCHEMAS[name] for name in tools)
 
 
 # Names and arguments as proposed in SPEC 1.1; the paper prints no schemas.

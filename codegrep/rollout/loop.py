@@ -39,9 +39,10 @@ from codegrep.protocol.prompt import (
     system_prompt,
     user_prompt,
 )
-from codegrep.protocol.schemas import ToolSchema, schemas_of
+from codegrep.protocol.schemas import SCHEMAS, ToolSchema
 from codegrep.rollout.policy import EnginePolicy, Policy, TurnState
 from codegrep.rollout.record import CallRecord, ExitCause, Rollout, Turn
+from codegrep.sandbox.toolbox import Toolbox
 
 log = logging.getLogger(__name__)
 
@@ -64,7 +65,8 @@ class RolloutLoop:
     Args:
         engine: may be None where every rollout brings its own policy (`run_policy`).
         context: longest prompt + completion of the model, tokens.
-        schemas: how the tools are described; None takes those of tools.names.
+        schemas: how the tools are described; None takes those of tools.names (of the tool's own class where it is no
+            tool of the protocol).
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class RolloutLoop:
         self._agent = agent
         self._tools = tools
         self._context = context
-        self._schemas = schemas_of(tools.names) if schemas is None else tuple(schemas)
+        self._schemas = _described(tools) if schemas is None else tuple(schemas)
 
     def prompt_ids(self, issue: Issue) -> list[int]:
         """The prompt of an issue, as token ids."""
@@ -261,6 +263,12 @@ class RolloutLoop:
         rollout.loss_mask += [0] * len(ids)
         if rollout.logprobs:
             rollout.logprobs += [0.0] * len(ids)
+
+
+def _described(tools: ToolsConfig) -> tuple[ToolSchema, ...]:
+    if set(tools.names) <= set(SCHEMAS):
+        return tuple(SCHEMAS[name] for name in tools.names)
+    return tuple(ToolSchema.of(function) for function in Toolbox(tools).schemas())
 
 
 @dataclass

@@ -36,9 +36,11 @@ TABLE = replace(TOOLS, observation="table")
 AGENT = AgentConfig(3, 8000, 2048, 4096, 2, 64)
 
 
-def grep(number: int, pattern: str, *files: FileMatches, truncated: bool = False) -> ToolResult:
+def grep(number: int, pattern: str, *files: FileMatches, found: int = 0) -> ToolResult:
     text = "\n".join(f"{f.path}:{f.line}: {f.text}" for f in files) or "no matches"
-    return ToolResult(number, ToolCall("grep", {"pattern": pattern}), ToolStatus.OK, text, files, truncated)
+    return ToolResult(
+        number, ToolCall("grep", {"pattern": pattern}), ToolStatus.OK, text, files, found > 0, files_found=found
+    )
 
 
 RESULTS = [
@@ -69,7 +71,7 @@ def test_table_lists_faults_first_and_merges_greps() -> None:
 
 
 def test_table_states_its_cuts() -> None:
-    many = grep(1, "x", *(FileMatches(f"f{i}.py", 1, 1, "x") for i in range(8)), truncated=True)
+    many = grep(1, "x", *(FileMatches(f"f{i}.py", 1, 1, "x") for i in range(8)), found=30)
     lines = text_of(render([many], TABLE)).split("\n")
     assert len(lines) == 5 and lines[-2:] == ["(5 more files)", "(cut: 1)"]
 
@@ -141,7 +143,7 @@ def test_rare_searches_and_definitions_rank_high() -> None:
 
 
 def test_cut_search_says_little_and_reads_nothing() -> None:
-    cut = grep(1, "def", FileMatches("a.py", 50, 1, "def"), truncated=True)
+    cut = grep(1, "def", FileMatches("a.py", 50, 1, "def"), found=900)
     rare = grep(2, "x", FileMatches("b.py", 1), FileMatches("c.py", 1))
     read = ToolResult(3, ToolCall("read", {"path": "d.py"}), ToolStatus.OK, "", (FileMatches("d.py", 200),))
     assert {f.path for f in rank_files([cut, rare, read])} == {"a.py", "b.py", "c.py"}
