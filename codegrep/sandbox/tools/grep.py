@@ -128,8 +128,9 @@ class Grep:
 
         text, shown = fit(lines, limits.max_chars, header)
         files = tuple(
-            FileMatches(h.shown, h.count, h.best_number, shown_line(h.best_text.strip(), limits.max_line_chars))
+            FileMatches(h.shown, h.count, number, shown_line(text.strip(), limits.max_line_chars))
             for h in kept
+            for number, text in (h.most_telling,)
         )
         return Outcome(ToolStatus.OK, text, files, truncated=shown < total, files_found=len(hits))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from codegrep.sandbox.tools.shown import shown_path
@@ -14,7 +15,7 @@ _BINARY_NOTE = re.compile(
     re.DOTALL,
 )
 _DEFINITION = re.compile(
-    rb"^\s*(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|pub(?:\([a-z]+\))?|cdef|cpdef)\s+)*"
+    rb"\s*(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|pub(?:\([a-z]+\))?|cdef|cpdef)\s+)*"
     rb"(?:def|class|func|fn|function|interface|struct|enum|trait|type|module)\s+(?P<name>\w+)"
 )
 _NAMES_IT, _DEFINES, _OTHER = 0, 1, 2
@@ -27,28 +28,37 @@ class FileHits:
     Attributes:
         path: bytes, relative to the tree.
         count: matching lines, all of them.
-        lines: the first of them, (1-based number, text).
+        kept: the first of them, `number:text`; text is made of them only where it is shown.
         rank: 0 when a matching line defines a name that the pattern spells, 1 for another definition, 2 otherwise.
-        best_number, best_text: the most telling matching line: the first of the best rank.
+        telling: the first line of the best rank.
     """
 
     path: bytes
     count: int = 0
-    lines: list[tuple[int, str]] = field(default_factory=list)
+    kept: list[bytes] = field(default_factory=list)
     rank: int = _OTHER + 1
-    best_number: int = 0
-    best_text: str = ""
+    telling: bytes = b"0:"
 
     @property
     def shown(self) -> str:
         """The path as text."""
         return shown_path(self.path)
 
+    @property
+    def lines(self) -> Iterator[tuple[int, str]]:
+        """The kept lines, each with its 1-based number."""
+        return map(_numbered, self.kept)
+
+    @property
+    def most_telling(self) -> tuple[int, str]:
+        """Number and text of the line that stands for the file; (0, "") where no line was read."""
+        return _numbered(self.telling)
+
     def with_lines(self, other: FileHits | None) -> FileHits:
         """This file's count with another search's lines."""
         if other is None:
             return self
-        return FileHits(self.path, self.count, other.lines, other.rank, other.best_number, other.best_text)
+        return FileHits(self.path, self.count, other.kept, other.rank, other.telling)
 
 
 def name_words(pattern: str) -> frozenset[bytes]:
@@ -100,28 +110,28 @@ class MatchReader:
         return True
 
     def _record(self, path: bytes, rest: bytes) -> None:
-        while b"\n" in path and (note := _BINARY_NOTE.match(path)) is not None:
-            path = path[note.end() :]
-        path = path.removeprefix(b"./")
-        hits = self._hits.get(path)
-        if hits is None:
-            hits = self._hits[path] = FileHits(path)
+        hits = self._hits.get(path) or self._file(path)
         if self._counts:
             hits.count = int(rest)
             return
-        number, _, text = rest.partition(b":")
         hits.count += 1
-        rank = self._rank(text) if hits.rank > _NAMES_IT else _OTHER
-        if hits.count > self._keep and rank >= hits.rank:
-            return
-        line = (int(number), text.decode("utf-8", "replace"))
         if hits.count <= self._keep:
-            hits.lines.append(line)
-        if rank < hits.rank:
-            hits.rank, (hits.best_number, hits.best_text) = rank, line
+            hits.kept.append(rest)
+        if hits.rank > _NAMES_IT and (rank := self._rank(rest)) < hits.rank:
+            hits.rank, hits.telling = rank, rest
 
-    def _rank(self, text: bytes) -> int:
-        found = _DEFINITION.match(text)
+    def _file(self, path: bytes) -> FileHits:
+        while b"\n" in path and (note := _BINARY_NOTE.match(path)) is not None:
+            path = path[note.end() :]
+        return self._hits.setdefault(path, FileHits(path.removeprefix(b"./")))
+
+    def _rank(self, line: bytes) -> int:
+        found = _DEFINITION.match(line, line.find(b":") + 1)
         if found is None:
             return _OTHER
         return _NAMES_IT if found.group("name").lower() in self._words else _DEFINES
+
+
+def _numbered(line: bytes) -> tuple[int, str]:
+    number, _, text = line.partition(b":")
+    return int(number), text.decode("utf-8", "replace")
