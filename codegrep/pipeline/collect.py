@@ -35,7 +35,6 @@ class OpenPolicyCollector:
     sandbox: RemoteSandbox
     records: str
     seed: int
-    threads: int
 
     def __call__(self, policy: Policy) -> PolicyCollector:
         return PolicyCollector(policy, self)
@@ -45,9 +44,6 @@ class PolicyCollector:
     """Samples with the model that is being trained, in its own process (training.loops.Collector)."""
 
     def __init__(self, policy: Policy, options: OpenPolicyCollector) -> None:
-        import torch
-
-        torch.set_num_threads(options.threads)
         chat = ChatFormat(policy.tokenizer)
         settings, grpo = options.settings, options.grpo
         self._engine = TransformersEngine(

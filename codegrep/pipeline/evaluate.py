@@ -123,7 +123,7 @@ def _agent_rows(context: Context, artifact: Artifact, issues: Sequence[Issue], w
         "temperature": config.evaluate.temperature,
         "seed": config.seed,
         "label": which,
-        "threads": max(1, round(config.train.cpus_per_worker)),
+        "actors": config.evaluate.actors,
     }
     evaluation = config.evaluate
     with RolloutWriter(folder) as writer, context.progress(f"agent, {which}", len(issues)) as advance:

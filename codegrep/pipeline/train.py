@@ -7,15 +7,10 @@ from typing import Any
 
 from codegrep.pipeline import prepare
 from codegrep.pipeline.artifact import Artifact
-from codegrep.pipeline.collect import OpenPolicyCollector, OpenTrackedLog
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.models import policy_files
 from codegrep.pipeline.sandboxes import sandbox_for
-from codegrep.pipeline.watch import trained_with_progress
 from codegrep.pipeline.workers import AgentSettings
-from codegrep.training.base_model import BaseModel
-from codegrep.training.loops import GRPOJob, grpo_loop
-from codegrep.training.lora import ADAPTER_FILE, adapter_sha256
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -44,6 +39,13 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     if not config.train.grpo.enabled:
         context.say("  off: the warm-started model is the result")
         return {"enabled": False}
+    # Imported here, since torch and its friends take seconds and a finished stage needs none of them.
+    from codegrep.pipeline.collect import OpenPolicyCollector, OpenTrackedLog
+    from codegrep.pipeline.watch import trained_with_progress
+    from codegrep.training.base_model import BaseModel
+    from codegrep.training.loops import GRPOJob, grpo_loop
+    from codegrep.training.lora import ADAPTER_FILE, adapter_sha256
+
     start = policy_files(context, "warm_start").model
     progress_file = artifact.folder / "step"
     settings = AgentSettings(config.agent, config.tools, config.model.context)
@@ -63,7 +65,6 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
             sandbox=sandbox_for(context),
             records=str(artifact.folder / "rollouts"),
             seed=config.seed,
-            threads=max(1, round(config.train.cpus_per_worker)),
         ),
         open_log=OpenTrackedLog(context.tracker.handle, str(progress_file)),
         gradient_checkpointing=config.train.gradient_checkpointing,

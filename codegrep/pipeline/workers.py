@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Coroutine, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -91,14 +92,15 @@ class AgentWorker:
         temperature: float,
         seed: int,
         label: str,
-        threads: int,
+        actors: int,
     ) -> None:
         import torch
 
         from codegrep.engines.models import load_model, load_tokenizer
         from codegrep.engines.transformers_engine import TransformersEngine
 
-        torch.set_num_threads(threads)
+        # The actors of a node share its cores; Ray's own default is one thread a promised CPU.
+        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // actors))
         tokenizer = load_tokenizer(Path(model))
         chat = ChatFormat(tokenizer)
         loaded = load_model(Path(model), dtype)

@@ -7,6 +7,7 @@ are in `codegrep.training.loops`; they use the worker's side of this module.
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,6 +17,7 @@ from typing import Any
 
 import ray
 import ray.train
+import torch
 from ray.exceptions import RayError
 from ray.train.torch import TorchTrainer
 
@@ -141,6 +143,9 @@ class _Job(TorchTrainer):
 
 
 def _in_worker(config: dict[str, Any]) -> None:
+    # Ray gives a worker one OpenMP thread for each CPU it was promised. While the worker computes, engine and sandbox
+    # wait, so it takes all cores of its node, shared with the other workers there.
+    torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ray.train.get_context().get_local_world_size()))
     try:
         config["loop"](config["config"])
     except CodegrepError as error:
