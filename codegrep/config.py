@@ -174,6 +174,7 @@ class TeacherConfig:
 
     Attributes:
         greps, globs: most calls of each kind in its first turn. reads: candidates it reads. read_lines: lines of each.
+        read_margin: it reads only when the second candidate scores at least this share of the first; 0 reads always.
         max_answer_files: most gold files of an answer.
     """
 
@@ -181,6 +182,7 @@ class TeacherConfig:
     globs: int
     reads: int
     read_lines: int
+    read_margin: float
     max_answer_files: int
 
 
@@ -196,6 +198,7 @@ class WarmStartConfig:
         credit_*: turn weights of SPEC 3.3.
         save_every: optimiser steps between checkpoints.
         max_minutes: stop after so long (the schedule is cut, said in the log); 0 means no limit.
+        seed: of the warm start alone, so that several training seeds can share one; None takes the run's.
         teacher: see TeacherConfig.
     """
 
@@ -214,6 +217,7 @@ class WarmStartConfig:
     credit_empty: float
     save_every: int
     max_minutes: float
+    seed: int | None = None
 
 
 @dataclass

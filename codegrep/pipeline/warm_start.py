@@ -7,15 +7,9 @@ from typing import Any
 
 from codegrep.pipeline import demonstrations as shown
 from codegrep.pipeline.artifact import Artifact
-from codegrep.pipeline.collect import OpenTrackedLog
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.models import base_model
-from codegrep.pipeline.watch import trained_with_progress
 from codegrep.rollout.store import read_rollouts
-from codegrep.training.base_model import BaseModel
-from codegrep.training.examples import make_examples
-from codegrep.training.loops import WarmStartJob, warm_start_loop
-from codegrep.training.lora import merge_adapter
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -28,7 +22,7 @@ def inputs(context: Context) -> dict[str, Any]:
         "warm_start": config.train.warm_start,
         "lora": config.train.lora,
         "model": config.model,
-        "seed": config.seed,
+        "seed": _seed(context),
         "workers": config.train.workers,
     }
 
@@ -39,6 +33,17 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     if not config.train.warm_start.enabled:
         context.say("  off: GRPO starts from the base model")
         return {"enabled": False}
+    # Imported here, since torch and its friends take seconds and a finished stage needs none of them.
+    from transformers.utils.logging import disable_progress_bar
+
+    from codegrep.pipeline.collect import OpenTrackedLog
+    from codegrep.pipeline.watch import trained_with_progress
+    from codegrep.training.base_model import BaseModel
+    from codegrep.training.examples import make_examples
+    from codegrep.training.loops import WarmStartJob, warm_start_loop
+    from codegrep.training.lora import merge_adapter
+
+    disable_progress_bar()
     demonstrations = shown.demonstrations(context)
     _log_demonstrations(context, demonstrations)
     made = make_examples(read_rollouts(demonstrations.folder / "rollouts"), config.train.warm_start.max_tokens)
@@ -51,7 +56,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         lora=config.train.lora,
         settings=config.train.warm_start,
         examples=made.examples,
-        seed=config.seed,
+        seed=_seed(context),
         open_log=OpenTrackedLog(context.tracker.handle, str(progress_file)),
         gradient_checkpointing=config.train.gradient_checkpointing,
     )
@@ -76,6 +81,11 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         "merge_rounding_gap": merged.rounding_gap,
         "teacher": "scripted",
     }
+
+
+def _seed(context: Context) -> int:
+    own = context.config.train.warm_start.seed
+    return context.config.seed if own is None else own
 
 
 def already(context: Context, artifact: Artifact) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from codegrep.config import TeacherConfig
 from codegrep.issues import Issue
 from codegrep.protocol import ToolCall, ToolResult
-from codegrep.protocol.ranking import rank_files
+from codegrep.protocol.ranking import RankedFile, rank_files
 from codegrep.protocol.write import answer_text, calls_text
 from codegrep.rollout.policy import TurnState
 from codegrep.rollout.terms import Term, search_terms
@@ -41,7 +41,7 @@ class ScriptedSearch:
         ranked = rank_files([r for turn in heard for r in turn])
         if not ranked and len(heard) == 1:
             return self._second(terms)
-        if ranked and self._config.reads and not _has_read(heard):
+        if self._config.reads and _is_close(ranked, self._config.read_margin) and not _has_read(heard):
             return [
                 ToolCall(
                     "read",
@@ -111,6 +111,11 @@ def _grep(term: Term) -> ToolCall:
     if term.kind == "word":
         arguments["ignore_case"] = True
     return ToolCall("grep", arguments)
+
+
+def _is_close(ranked: Sequence[RankedFile], margin: float) -> bool:
+    """Whether a second file scores nearly as much as the first, so that a look into both may decide."""
+    return len(ranked) > 1 and ranked[1].score >= margin * ranked[0].score
 
 
 def _has_read(heard: Iterable[Sequence[ToolResult]]) -> bool:
