@@ -55,6 +55,7 @@ def check(config: Config) -> None:
     need(bool(config.data.sources), "data.sources is empty", "Name at least one source")
     need(config.model.dtype in ("bfloat16", "float32"), "model.dtype is wrong", "Use bfloat16 or float32")
     need(config.tools.observation in ("results", "table"), "tools.observation is wrong", "Use results or table")
+    need(config.agent.prompt in ("short", "detailed"), "agent.prompt is wrong", "Use short or detailed")
     need(
         config.tools.table_order in ("score", "path", "shuffled"),
         "tools.table_order is wrong",
