@@ -50,6 +50,8 @@ def main() -> None:
     except (HydraException, OmegaConfBaseException) as error:
         _say(explain(error))
         sys.exit(2)
+    except KeyboardInterrupt:  # before anything was started
+        sys.exit(130)
 
 
 if __name__ == "__main__":

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+from codegrep.cluster.native_output import native_output_to
 from codegrep.config import ClusterConfig
 from codegrep.errors import InfrastructureError
 
@@ -21,8 +25,11 @@ WORKER_ENVIRONMENT = {
 
 
 @contextmanager
-def connected(cluster: ClusterConfig) -> Iterator[None]:
-    """Ray for the length of a block.
+def connected(cluster: ClusterConfig, log: Path) -> Iterator[None]:
+    """Ray for the length of a block. Signals stay with the handlers that the caller has set.
+
+    Args:
+        log: file for what Ray's native code would write to the terminal.
 
     Raises:
         InfrastructureError: the address does not answer.
@@ -35,14 +42,30 @@ def connected(cluster: ClusterConfig) -> Iterator[None]:
 
     logging.getLogger("ray").setLevel(logging.ERROR)
     already = ray.is_initialized()
-    if not already:
-        _start(cluster)
-    _quiet()
+    with native_output_to(log):
+        try:
+            if not already:
+                with _own_signals():
+                    _start(cluster)
+            _quiet()
+            yield
+        finally:
+            if not already:
+                ray.shutdown()
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """ray.init takes SIGTERM for itself, twice: for Python and, with a stack trace, for its native code."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.getsignal(signal.SIGTERM)
     try:
         yield
     finally:
-        if not already:
-            ray.shutdown()
+        if before is not None:  # None: set by something that is not Python
+            signal.signal(signal.SIGTERM, before)
 
 
 def _start(cluster: ClusterConfig) -> None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from codegrep.errors import CodegrepError, DataError, RepositoryError
+from codegrep.errors import CodegrepError, DataError, DiskError, InfrastructureError, RepositoryError
 from codegrep.issues import Issue, LineRange
 from codegrep.issues.git_process import run_git
 from codegrep.issues.load import load_issues
@@ -48,12 +50,14 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     loaded = load_issues(config.data)
     dropped: Counter[str] = Counter(loaded.skipped)
     broken = [asdict(b) for b in loaded.broken]
-    repositories = Repositories(context.places.sandbox / "bare", clone_timeout=config.sandbox.clone_timeout)
+    stop = threading.Event()
+    root, seconds = context.places.sandbox / "bare", config.sandbox.clone_timeout
+    repositories = Repositories(root, clone_timeout=seconds, stop=stop)
     by_repo: dict[str, list[Issue]] = defaultdict(list)
     for issue in loaded.issues:
         by_repo[issue.repo].append(issue)
     kept: list[Issue] = []
-    with context.progress("repositories", len(by_repo)) as advance, ThreadPoolExecutor(2) as pool:
+    with context.progress("repositories", len(by_repo)) as advance, _threads(2, stop) as pool:
 
         def check(repo: str) -> tuple[str, list[Issue], Counter[str], list[dict[str, Any]]]:
             return repo, *_usable(repositories, repo, by_repo[repo], loaded.repositories.get(repo))
@@ -96,6 +100,18 @@ def load(artifact: Artifact) -> Prepared:
     return Prepared(tuple(by_id[i] for i in split.train), tuple(by_id[i] for i in split.held_out), artifact.fingerprint)
 
 
+@contextmanager
+def _threads(count: int, stop: threading.Event) -> Iterator[ThreadPoolExecutor]:
+    """A pool whose closing would wait for every thread: an error or Ctrl-C sets `stop` first, and drops what waits."""
+    with ThreadPoolExecutor(count) as pool:
+        try:
+            yield pool
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
 def _usable(
     repositories: Repositories, repo: str, issues: Sequence[Issue], location: Any
 ) -> tuple[list[Issue], Counter[str], list[dict[str, Any]]]:
@@ -109,6 +125,8 @@ def _usable(
 
     try:
         clone: BareClone = repositories.ensure(repo, location)
+    except (DiskError, InfrastructureError):
+        raise  # the machine's fault: the issues are good, and the next attempt finds them
     except CodegrepError as error:
         for issue in issues:
             drop(issue, "repository cannot be cloned", str(error))

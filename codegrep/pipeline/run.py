@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
@@ -37,6 +37,8 @@ STAGE_MODULES: dict[str, ModuleType] = {
     "evaluate": evaluate,
     "report": report,
 }
+# A run that has nothing left to do for these never starts Ray.
+_ON_RAY = ("warm_start", "train", "evaluate")
 # What does not change a result is no part of a run's identity: the same command with other stages continues the run.
 _NOT_IDENTITY = ("outputs", "stages", "cluster", "sandbox", "tracking")
 
@@ -53,19 +55,21 @@ def run_experiment(config: Config, experiment: str = "") -> None:
     _check_disk(places.outputs, config.sandbox.min_free_gib)
     run_id = fingerprint({k: v for k, v in asdict(config).items() if k not in _NOT_IDENTITY})[:8]
     run_folder = places.runs / f"{config.name}-seed{config.seed}-{run_id}"
-    with _locked(run_folder):
-        tracker = _tracker(config, experiment, places, run_folder)
+    with _locked(run_folder), _stoppable():
         status, started = "FAILED", time.monotonic()
+        tracker = _tracker(config, experiment, places, run_folder)
         try:
-            with connected(config.cluster), _stoppable():  # in this order: ray.init takes SIGTERM for itself
-                context = Context(
-                    config, experiment, places, run_folder, ArtifactStore(places.artifacts), tracker, console
-                )
-                _run_stages(context)
+            context = Context(config, experiment, places, run_folder, ArtifactStore(places.artifacts), tracker, console)
+            with ExitStack() as cluster:
+                try:
+                    _run_stages(context, cluster)
+                except KeyboardInterrupt:
+                    console.print("\nStopping …")  # taking Ray down takes seconds
+                    raise
             status = "FINISHED"
         except KeyboardInterrupt:
             status = "KILLED"
-            console.print("\nStopped. Nothing is lost: the same command continues where it was:")
+            console.print("Stopped. Nothing is lost: the same command continues where it was:")
             console.print(f"  {_command()}", highlight=False, soft_wrap=True)
             raise
         except CodegrepError as error:
@@ -76,7 +80,9 @@ def run_experiment(config: Config, experiment: str = "") -> None:
             tracker.finish(status)
 
 
-def _run_stages(context: Context) -> None:
+def _run_stages(context: Context, cluster: ExitStack) -> None:
+    """Ray is entered into `cluster` by the first stage that needs it."""
+    on_ray = False
     for name, module in STAGE_MODULES.items():
         wanted = name in context.config.stages
         if not wanted and not _upstream_done(context, module):
@@ -91,6 +97,9 @@ def _run_stages(context: Context) -> None:
             continue
         context.say(f"[bold]{name}[/bold]")
         started = time.monotonic()
+        if name in _ON_RAY and not on_ray:
+            cluster.enter_context(connected(context.config.cluster, context.run_folder / "ray.log"))
+            on_ray = True
         summary = module.run(context, artifact)
         seconds = time.monotonic() - started
         artifact.finish({**summary, "seconds": round(seconds, 1)})
@@ -151,19 +160,19 @@ def _locked(run_folder: Path) -> Iterator[None]:
 
 @contextmanager
 def _stoppable() -> Iterator[None]:
-    """SIGTERM is taken like Ctrl-C, so that a job that is cancelled also shuts down in order."""
-    if sys.platform == "win32":
-        yield
-        return
+    """SIGTERM and SIGHUP are taken like Ctrl-C: a cancelled job and a closed terminal also shut down in order."""
 
     def stop(_number: int, _frame: Any) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, stop)
+    # One that is ignored stays so: nohup means it.
+    taken = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, stop) for number in taken}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _check_disk(outputs: Path, min_free_gib: float) -> None:

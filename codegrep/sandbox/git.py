@@ -6,6 +6,8 @@ import os
 import re
 import signal
 import subprocess
+import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -72,6 +74,7 @@ def run_git(
     isolated: bool = True,
     keep_open: Sequence[int] = (),
     extra_environment: Mapping[str, str] | None = None,
+    stop: threading.Event | None = None,
 ) -> str:
     """Runs one git command and gives back its standard output.
 
@@ -81,6 +84,7 @@ def run_git(
         git_dir: the repository, for commands that are not run inside a worktree.
         keep_open: descriptors that the child inherits. A lock's descriptor here keeps the lock taken until git has
             ended, also when this process is killed in between.
+        stop: ends the command early when it is set, from whatever thread.
 
     Raises:
         GitError: with git's own last line as the reason.
@@ -105,9 +109,10 @@ def run_git(
     except OSError as error:
         raise GitError(f"git could not be started ({error.strerror})") from error
     try:
-        out, err = process.communicate(timeout=timeout)
+        out, err = _output(process, timeout, stop)
     except subprocess.TimeoutExpired:
-        raise GitError(f"git {name} took longer than {timeout:g} s") from None
+        stopped = stop is not None and stop.is_set()
+        raise GitError(f"git {name} {'was stopped' if stopped else f'took longer than {timeout:g} s'}") from None
     finally:
         if process.poll() is None:
             _kill_group(process)
@@ -119,6 +124,18 @@ def run_git(
 def without_credentials(text: str) -> str:
     """`text` with `user:password@` taken out of every URL."""
     return _CREDENTIALS.sub("", text)
+
+
+def _output(process: subprocess.Popen[bytes], timeout: float, stop: threading.Event | None) -> tuple[bytes, bytes]:
+    if stop is None:
+        return process.communicate(timeout=timeout)
+    limit = time.monotonic() + timeout
+    while True:
+        try:
+            return process.communicate(timeout=min(0.2, max(0.0, limit - time.monotonic())))
+        except subprocess.TimeoutExpired:
+            if stop.is_set() or time.monotonic() >= limit:
+                raise
 
 
 def _kill_group(process: subprocess.Popen[bytes]) -> None:

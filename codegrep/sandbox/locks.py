@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import threading
 import time
 from pathlib import Path
 from types import TracebackType
@@ -20,11 +21,13 @@ class FileLock:
     Args:
         path: the lock file; its folder is made.
         timeout: seconds to wait in `with`; then InfrastructureError.
+        stop: ends the waiting early when it is set, with the same error.
     """
 
-    def __init__(self, path: Path, timeout: float = 600.0) -> None:
+    def __init__(self, path: Path, timeout: float = 600.0, stop: threading.Event | None = None) -> None:
         self.path = path
         self._timeout = timeout
+        self._stop = stop
         self._descriptor: int | None = None
 
     @property
@@ -56,7 +59,7 @@ class FileLock:
         deadline = time.monotonic() + self._timeout
         pause = 0.001
         while not self.try_acquire():
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or (self._stop is not None and self._stop.is_set()):
                 raise InfrastructureError(
                     f"the lock {self.path} was not free within {self._timeout:g} s",
                     "Is another run stuck on the same folder?",

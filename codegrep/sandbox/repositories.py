@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import threading
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -65,12 +66,20 @@ class Repositories:
         root: folder of the clones, one folder `owner__name` each.
         clone_timeout: seconds for a clone or a fetch (600 in the paper).
         locations: where repositories can be had that `open` does not find; optional.
+        stop: once set, clones and fetches that are going on fail at once.
     """
 
-    def __init__(self, root: Path, clone_timeout: float, locations: Mapping[str, Location] | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        clone_timeout: float,
+        locations: Mapping[str, Location] | None = None,
+        stop: threading.Event | None = None,
+    ) -> None:
         self.root = root.expanduser().absolute()
         self.clone_timeout = clone_timeout
         self._locations = dict(locations or {})
+        self._stop = stop
 
     def open(self, repo: str) -> BareClone:
         """The clone of `repo`, made first if it is missing and its location is known.
@@ -101,7 +110,7 @@ class Repositories:
             return self._checked(repo, path)
         self.root.mkdir(parents=True, exist_ok=True)
         path = self._path(repo)
-        with FileLock(BareClone(repo, path).lock_path, timeout=self.clone_timeout + _SHORT):
+        with FileLock(BareClone(repo, path).lock_path, self.clone_timeout + _SHORT, self._stop):
             if not _is_complete(path):
                 self._clone(repo, source, path)
             clone = self._checked(repo, path)
@@ -136,7 +145,7 @@ class Repositories:
             return
         reason = ""
         # Fetches walk the list of worktrees, so they take the same lock as the code that changes it.
-        with FileLock(clone.lock_path, timeout=self.clone_timeout + _SHORT):
+        with FileLock(clone.lock_path, self.clone_timeout + _SHORT, self._stop):
             for what in (["origin", commit], ["--all", "--tags", "--force"]):
                 if self.has_commit(clone, commit):
                     return
@@ -146,6 +155,7 @@ class Repositories:
                         git_dir=clone.path,
                         timeout=self.clone_timeout,
                         isolated=False,
+                        stop=self._stop,
                     )
                 except GitError as error:
                     reason = f" ({error})"
@@ -177,7 +187,7 @@ class Repositories:
         try:
             command = ["clone", "--quiet", "--bare", "--template=", "--no-recurse-submodules", "--dissociate"]
             command += ["-c", "gc.auto=0", "-c", "maintenance.auto=false", "--", source, str(fresh)]
-            run_git(command, timeout=self.clone_timeout, isolated=False)
+            run_git(command, timeout=self.clone_timeout, isolated=False, stop=self._stop)
             self._refuse_partial(repo, source, fresh)
             (fresh / "info").mkdir(exist_ok=True)
             (fresh / "info" / "attributes").write_text(_ATTRIBUTES)

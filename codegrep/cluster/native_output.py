@@ -1,0 +1,44 @@
+"""Keeps what native code writes to standard error (Ray's C++ core logs there) out of the terminal, in a file."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_STDERR = 2
+
+
+@contextmanager
+def native_output_to(log: Path) -> Iterator[None]:
+    """File descriptor 2 appends to `log`; `sys.stderr` still goes where it went.
+
+    Children that inherit standard error write to the file too. Nothing is changed where `sys.stderr` is no file of its
+    own (notebooks, test runners).
+    """
+    try:
+        redirectable = sys.stderr.fileno() == _STDERR
+    except (AttributeError, OSError, ValueError):
+        redirectable = False
+    if not redirectable:
+        yield
+        return
+    before = sys.stderr
+    before.flush()
+    terminal = os.dup(_STDERR)
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as file:
+        os.dup2(file.fileno(), _STDERR)
+    # Never closed: a logging handler that was made meanwhile may hold it to the end of the process.
+    sys.stderr = io.TextIOWrapper(
+        io.FileIO(terminal, "w"), before.encoding, errors="backslashreplace", write_through=True
+    )
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        sys.stderr = before
+        os.dup2(terminal, _STDERR)
