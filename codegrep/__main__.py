@@ -15,6 +15,7 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from codegrep.compose import CONF, explain, load
 from codegrep.errors import CodegrepError
@@ -47,7 +48,7 @@ def main() -> None:
         sys.exit(2)
     try:
         _run()
-    except (HydraException, OmegaConfBaseException) as error:
+    except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
         _say(explain(error))
         sys.exit(2)
     except KeyboardInterrupt:  # before anything was started

@@ -10,8 +10,9 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from codegrep.config import STAGES, Config
+from codegrep.config import BASELINES, MODELS, STAGES, Config
 from codegrep.errors import ConfigError
+from codegrep.rewards.load import load_advantage, load_reward
 
 _PACKAGE = Path(__file__).resolve().parent
 # An installed wheel carries a copy inside the package; in a checkout conf/ stands beside it.
@@ -77,8 +78,16 @@ def check(config: Config) -> None:
     )
     need(0 < grpo.top_p <= 1, "train.grpo.top_p is out of range", "Use a value in (0, 1]")
     need(grpo.temperature > 0, "train.grpo.temperature must be positive", "The paper uses 1.0")
-    wrong = [m for m in config.evaluate.models if m not in ("base", "warm_start", "trained")]
-    need(not wrong, f"evaluate.models holds {wrong}", "Known: base, warm_start, trained")
+    for key, named, known in (
+        ("models", config.evaluate.models, MODELS),
+        ("baselines", config.evaluate.baselines, BASELINES),
+    ):
+        wrong = [name for name in named if name not in known]
+        need(not wrong, f"evaluate.{key} holds {wrong}", f"Known: {', '.join(known)}")
+    need(bool(config.evaluate.models or config.evaluate.baselines), "nothing is to be evaluated", "See evaluate.models")
+    # A misspelt function or parameter shows here, and not after the warm start.
+    load_reward(config.reward)
+    load_advantage(config.advantage)
 
 
 def explain(error: Exception) -> ConfigError:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 STAGES = ("prepare", "warm_start", "train", "evaluate", "report")
+MODELS = ("base", "warm_start", "trained")
+BASELINES = ("bm25", "bm25_no_tests", "first_row", "oracle")
 
 
 @dataclass
@@ -280,8 +282,8 @@ class EvaluateConfig:
     """conf/evaluate.
 
     Attributes:
-        models: which of "base", "warm_start", "trained" are measured.
-        baselines: dotted names by label (conf/evaluate), each a Retriever.
+        models: which of MODELS are measured.
+        baselines: which of BASELINES are measured.
         temperature: 0 is greedy. bootstrap: resamples.
         batch: issues a block.
         actors: agent actors.

@@ -8,6 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from codegrep.config import MODELS
+from codegrep.errors import InfrastructureError
 from codegrep.issues import Issue
 from codegrep.metrics.retrieval import score_issue
 from codegrep.pipeline import prepare
@@ -20,22 +22,49 @@ from codegrep.pipeline.workers import AgentSettings, AgentWorker, BM25Worker, Te
 from codegrep.rollout.record import Rollout
 from codegrep.rollout.store import RolloutWriter, read_rollouts
 
-MODELS = ("base", "warm_start", "trained")
+BM25 = ("bm25", "bm25_no_tests")
+SCRIPTED = ("first_row", "oracle")
 Row = dict[str, Any]
 
 
 def inputs(context: Context) -> dict[str, Any]:
-    """What decides the measured numbers."""
+    """What decides the measured numbers: those of every retriever that is asked for."""
+    evaluation = context.config.evaluate
+    made: dict[str, Any] = {"baselines": sorted(evaluation.baselines)}
+    if set(evaluation.baselines) & set(BM25):
+        made["bm25"] = _bm25_inputs(context)
+    if set(evaluation.baselines) & set(SCRIPTED):
+        made["scripted"] = _scripted_inputs(context)
+    return {**made, **{which: _agent_inputs(context, which) for which in MODELS if which in evaluation.models}}
+
+
+def _bm25_inputs(context: Context) -> dict[str, Any]:
+    return {"issues": context.need("prepare").fingerprint, "top_k": 2}
+
+
+def _scripted_inputs(context: Context) -> dict[str, Any]:
     config = context.config
-    stages = [s for s, m in (("warm_start", "warm_start"), ("train", "trained")) if m in config.evaluate.models]
     return {
         "issues": context.need("prepare").fingerprint,
-        "models": {s: context.need(s).fingerprint for s in stages},
-        "base": [config.model.path, config.model.revision, config.model.dtype, config.model.context],
         "agent": config.agent,
         "tools": config.tools,
         "teacher": config.train.warm_start.teacher,
-        "measured": [config.evaluate.models, config.evaluate.baselines, config.evaluate.temperature, config.seed],
+        "tokenizer": [config.model.path, config.model.revision, config.model.context],
+    }
+
+
+def _agent_inputs(context: Context, which: str) -> dict[str, Any]:
+    """A model is measured once for all runs that have it in common: seeds and designs share base and warm start."""
+    config = context.config
+    sampled = {"temperature": config.evaluate.temperature, "seed": config.seed if config.evaluate.temperature else None}
+    stage = {"warm_start": "warm_start", "trained": "train"}.get(which)
+    return {
+        "issues": context.need("prepare").fingerprint,
+        "model": [config.model.path, config.model.revision, config.model.dtype, config.model.context],
+        "trained": context.need(stage).fingerprint if stage else None,
+        "agent": config.agent,
+        "tools": config.tools,
+        "sampling": sampled,
     }
 
 
@@ -45,24 +74,27 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     held_out = prepare.load(context.need("prepare")).held_out
     rows: list[Row] = []
     wanted = set(config.evaluate.baselines)
-    if wanted & {"bm25", "bm25_no_tests"}:
-        rows += _bm25_rows(context, artifact, held_out)
-    if wanted & {"first_row", "oracle"}:
-        rows += _scripted_rows(context, artifact, held_out)
+    if wanted & set(BM25):
+        rows += _bm25_rows(context, held_out)
+    if wanted & set(SCRIPTED):
+        rows += _scripted_rows(context, held_out)
     for which in MODELS:
         if which in config.evaluate.models:
-            rows += _agent_rows(context, artifact, held_out, which)
+            rows += _agent_rows(context, held_out, which)
     kept = [row for row in rows if row["retriever"] in MODELS or _family(row["retriever"]) in wanted]
-    table = [_scored(row, issue) for row, issue in _with_issues(kept, held_out)]
+    retrievers = list(dict.fromkeys(row["retriever"] for row in kept))
+    lost = {(row["retriever"], row["instance_id"]): row["error"] for row in kept if row.get("error")}
+    # An issue that the machine lost for one retriever is left out for all, so that every comparison stays paired; it is
+    # never a score of 0.
+    gone = {instance_id for _, instance_id in lost}
+    table = [_scored(row, issue) for row, issue in _with_issues(kept, held_out) if issue.instance_id not in gone]
+    if not table:
+        raise InfrastructureError(f"every held-out issue was lost ({next(iter(lost.values()), 'none was measured')})")
     artifact.write_json("per_issue.json", table)
-    retrievers = list(dict.fromkeys(row["retriever"] for row in table))
-    missing = {r: len(held_out) - sum(1 for row in table if row["retriever"] == r) for r in retrievers}
-    return {
-        "held_out": len(held_out),
-        "retrievers": retrievers,
-        "missing": {r: n for r, n in missing.items() if n},
-        "errors": {r: sum(1 for row in table if row["retriever"] == r and row["error"]) for r in retrievers},
-    }
+    artifact.write_json("lost.json", [{"retriever": r, "instance_id": i, "error": e} for (r, i), e in lost.items()])
+    for (retriever, instance_id), error in list(lost.items())[:3]:
+        context.say(f"  left out, the machine's fault: {instance_id} by {retriever}: {error}")
+    return {"held_out": len(held_out), "measured": len(held_out) - len(gone), "retrievers": retrievers}
 
 
 def already(context: Context, artifact: Artifact) -> None:
@@ -70,11 +102,11 @@ def already(context: Context, artifact: Artifact) -> None:
 
 
 def per_issue(artifact: Artifact) -> list[Row]:
-    """One row an issue and retriever: files, scores, turns, calls, tokens, seconds, error."""
+    """One row an issue and retriever: files, scores, turns, calls, tokens, seconds, exit cause."""
     return list(artifact.read_json("per_issue.json"))
 
 
-def _bm25_rows(context: Context, artifact: Artifact, issues: Sequence[Issue]) -> list[Row]:
+def _bm25_rows(context: Context, issues: Sequence[Issue]) -> list[Row]:
     config = context.config
     arguments = {
         "outputs": str(context.places.outputs),
@@ -82,7 +114,8 @@ def _bm25_rows(context: Context, artifact: Artifact, issues: Sequence[Issue]) ->
         "max_worktrees": config.sandbox.max_worktrees,
         "clone_timeout": config.sandbox.clone_timeout,
     }
-    found = _kept_rows(context, artifact.folder / "bm25.jsonl", "bm25", issues, BM25Worker, arguments)
+    measured = context.store.open("measured-bm25", _bm25_inputs(context))
+    found = _kept_rows(context, measured, "bm25", issues, BM25Worker, arguments)
     rows = []
     for row in found:
         for k in (1, 2):
@@ -90,7 +123,7 @@ def _bm25_rows(context: Context, artifact: Artifact, issues: Sequence[Issue]) ->
     return rows
 
 
-def _scripted_rows(context: Context, artifact: Artifact, issues: Sequence[Issue]) -> list[Row]:
+def _scripted_rows(context: Context, issues: Sequence[Issue]) -> list[Row]:
     config = context.config
     arguments = {
         "model": str(base_model(context)),
@@ -98,7 +131,8 @@ def _scripted_rows(context: Context, artifact: Artifact, issues: Sequence[Issue]
         "teacher": config.train.warm_start.teacher,
         "sandbox": sandbox_for(context),
     }
-    found = _kept_rows(context, artifact.folder / "scripted.jsonl", "scripted search", issues, TeacherWorker, arguments)
+    measured = context.store.open("measured-scripted", _scripted_inputs(context))
+    found = _kept_rows(context, measured, "scripted search", issues, TeacherWorker, arguments)
     rows = []
     for row in found:
         rollout = rollout_from_row(row)
@@ -107,11 +141,13 @@ def _scripted_rows(context: Context, artifact: Artifact, issues: Sequence[Issue]
     return rows
 
 
-def _agent_rows(context: Context, artifact: Artifact, issues: Sequence[Issue], which: str) -> list[Row]:
+def _agent_rows(context: Context, issues: Sequence[Issue], which: str) -> list[Row]:
     config = context.config
     files = policy_files(context, which)
-    folder = artifact.folder / f"rollouts_{which}"
-    done = {r.instance_id for r in read_rollouts(folder)} if folder.is_dir() else set()
+    measured = context.store.open(f"measured-{which}", _agent_inputs(context, which))
+    folder = measured.folder / "rollouts"
+    # What the machine lost is asked again.
+    done = {r.instance_id for r in read_rollouts(folder) if not r.error} if folder.is_dir() else set()
     todo = [issue for issue in issues if issue.instance_id not in done]
     arguments = {
         "model": str(files.model),
@@ -141,15 +177,22 @@ def _agent_rows(context: Context, artifact: Artifact, issues: Sequence[Issue], w
                 writer.add(rollout_from_row(row))
             writer.flush()
             advance(len(rows))
-    latest: dict[str, Rollout] = {r.instance_id: r for r in read_rollouts(folder)}
+    latest: dict[str, Rollout] = {}
+    for rollout in read_rollouts(folder):
+        if rollout.instance_id not in latest or latest[rollout.instance_id].error:
+            latest[rollout.instance_id] = rollout
+    measured.finish({"issues": len(latest), "lost": sum(1 for r in latest.values() if r.error)})
     return [{**_rollout_row(r), "retriever": which} for r in latest.values()]
 
 
 def _kept_rows(
-    context: Context, path: Path, label: str, issues: Sequence[Issue], worker: type, arguments: Row
+    context: Context, measured: Artifact, label: str, issues: Sequence[Issue], worker: type, arguments: Row
 ) -> list[Row]:
-    """Rows of a worker, appended to a file a block at a time; issues in the file are not asked again."""
-    rows = _read_lines(path)
+    """Rows of a worker, appended to a file a block at a time; issues in the file are not asked again, but for those
+    that the machine lost.
+    """
+    path = measured.folder / "rows.jsonl"
+    rows = [row for row in _read_lines(path) if not _error(row)]
     done = {_instance(row) for row in rows}
     todo = [issue for issue in issues if issue.instance_id not in done]
     with context.progress(label, len(issues)) as advance, path.open("a", encoding="utf-8") as out:
@@ -160,6 +203,7 @@ def _kept_rows(
             out.flush()
             rows.extend(block)
             advance(len({_instance(row) for row in block}))
+    measured.finish({"rows": len(rows), "lost": sum(1 for row in rows if _error(row))})
     return rows
 
 
@@ -177,6 +221,10 @@ def _read_lines(path: Path) -> list[Row]:
 
 def _instance(row: Row) -> str:
     return str(row["instance_id"] if "instance_id" in row else row["rollout"]["instance_id"])
+
+
+def _error(row: Row) -> str:
+    return str(row.get("error") or row.get("rollout", {}).get("error") or "")
 
 
 def _rollout_row(rollout: Rollout) -> Row:
@@ -214,7 +262,6 @@ def _scored(row: Row, issue: Issue) -> Row:
         "generated_tokens": row.get("generated_tokens"),
         "seconds": row.get("seconds"),
         "exit_cause": row.get("exit_cause", ""),
-        "error": row.get("error", ""),
     }
 
 
