@@ -66,7 +66,8 @@ class Decoder:
         kinds = set(getattr(config, "layer_types", None) or ["full_attention"]) - {"full_attention"}
         if kinds or not getattr(model, "_supports_sdpa", False):
             kind = ", ".join(sorted(kinds)) or "attention without SDPA"
-            raise ModelError(f"engine=transformers cannot run {config.model_type}: {kind}", "use engine=vllm")
+            what = f"engine=transformers cannot run {config.model_type}: {kind}"
+            raise ModelError(what, "Use a model with full attention")
         self._model = model
         self._stop_ids = stop_ids
         self._pad_id = pad_id

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +24,6 @@ from codegrep.config import Config
 from codegrep.errors import CodegrepError
 from codegrep.pipeline.artifact import Artifact, ArtifactStore
 from codegrep.sandbox.actor import RemoteSandbox
-from codegrep.sandbox.repositories import Location
 from codegrep.tracking.run import Tracker
 
 
@@ -63,7 +62,6 @@ class Context:
     console: Console
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     sandbox: RemoteSandbox | None = None
-    locations: Mapping[str, Location] | None = None
 
     def need(self, stage: str) -> Artifact:
         """The complete artifact of an earlier stage.
@@ -76,9 +74,9 @@ class Context:
             raise CodegrepError(f"the artifact of stage {stage} is missing", f"Add {stage} to stages=[…] and run again")
         return artifact
 
-    def say(self, text: str) -> None:
-        """One line for the person who watches."""
-        self.console.print(text, highlight=False)
+    def say(self, text: str, style: str | None = None) -> None:
+        """One line for the person who watches. Brackets are brackets: paths and errors hold them."""
+        self.console.print(text, style=style, markup=False, highlight=False)
 
     @contextmanager
     def progress(self, label: str, total: int | None) -> Iterator[Advance]:

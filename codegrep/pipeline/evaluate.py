@@ -109,7 +109,8 @@ def per_issue(artifact: Artifact) -> list[Row]:
 def _bm25_rows(context: Context, issues: Sequence[Issue]) -> list[Row]:
     config = context.config
     arguments = {
-        "outputs": str(context.places.outputs),
+        "root": str(context.places.sandbox),
+        "locations": prepare.locations(context.need("prepare")),
         "min_free_gib": config.sandbox.min_free_gib,
         "max_worktrees": config.sandbox.max_worktrees,
         "clone_timeout": config.sandbox.clone_timeout,
@@ -160,6 +161,7 @@ def _agent_rows(context: Context, issues: Sequence[Issue], which: str) -> list[R
         "seed": config.seed,
         "label": which,
         "actors": config.evaluate.actors,
+        "use_gpu": config.train.use_gpu,
     }
     evaluation = config.evaluate
     with RolloutWriter(folder) as writer, context.progress(f"agent, {which}", len(issues)) as advance:
@@ -171,6 +173,7 @@ def _agent_rows(context: Context, issues: Sequence[Issue], which: str) -> list[R
             batch=evaluation.batch,
             actors=evaluation.actors,
             num_cpus=config.train.cpus_per_worker,
+            num_gpus=1.0 if config.train.use_gpu else 0.0,
         )
         for rows in blocks:
             for row in rows:

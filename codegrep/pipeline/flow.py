@@ -38,6 +38,7 @@ def through_ray_data(
     batch: int,
     actors: int,
     num_cpus: float,
+    num_gpus: float = 0.0,
 ) -> Iterator[list[dict[str, Any]]]:
     """Rows of the issues, a list a finished block, in the order in which blocks finish.
 
@@ -47,7 +48,7 @@ def through_ray_data(
         arguments: keyword arguments of `worker`, picklable.
         batch: issues a block.
         actors: actors that work side by side.
-        num_cpus: CPUs that each actor asks the cluster for.
+        num_cpus, num_gpus: what each actor asks the cluster for.
     """
     if not issues:
         return
@@ -61,6 +62,7 @@ def through_ray_data(
         batch_size=None,  # a block is a batch
         concurrency=min(actors, blocks),
         num_cpus=num_cpus,
+        num_gpus=num_gpus or None,
     )
     for rows in dataset.iter_batches(batch_size=None, prefetch_batches=0, batch_format="pandas"):
         yield [json.loads(text) for text in rows["row"]]

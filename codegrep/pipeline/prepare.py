@@ -16,6 +16,8 @@ from codegrep.errors import CodegrepError, DataError, DiskError, InfrastructureE
 from codegrep.issues import Issue, LineRange
 from codegrep.issues.git_process import run_git
 from codegrep.issues.load import load_issues
+from codegrep.issues.repositories import list_repositories
+from codegrep.issues.source import RepositoryLocation
 from codegrep.issues.splits import Split, check_leaks, make_split
 from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
@@ -32,16 +34,27 @@ class Prepared:
 
 
 def inputs(context: Context) -> dict[str, Any]:
-    """The data configuration, and size and time of every file it names."""
+    """The data configuration, and the state of every file and repository it names."""
     data = context.config.data
-    stamps: dict[str, list[int]] = {}
-    for source in data.sources.values():
-        for value in source.args.values():
-            path = Path(value).expanduser() if isinstance(value, str) else None
-            if path is not None and path.is_file():
-                stat = path.stat()
-                stamps[str(value)] = [stat.st_size, int(stat.st_mtime)]
-    return {"data": asdict(data), "files": stamps}
+    named = sorted({v for source in data.sources.values() for v in source.args.values() if isinstance(v, str)})
+    return {"data": asdict(data), "state": {value: state for value in named if (state := _state(Path(value)))}}
+
+
+def _state(path: Path) -> dict[str, str]:
+    """Size and time of a file, the newest commit of each repository in a folder; empty for what is no path."""
+    path = path.expanduser()
+    if path.is_file():
+        stat = path.stat()
+        return {"file": f"{stat.st_size} bytes of {int(stat.st_mtime)}"}
+    if not path.is_dir():
+        return {}
+    heads = {}
+    for repo, folder in list_repositories(path).items():
+        try:
+            heads[repo] = run_git(["rev-parse", "HEAD"], folder).decode().strip() if folder.is_dir() else ""
+        except CodegrepError:
+            heads[repo] = ""  # no commit yet, or broken: the source says so
+    return heads
 
 
 def run(context: Context, artifact: Artifact) -> dict[str, Any]:
@@ -75,6 +88,8 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     by_id = {issue.instance_id: issue for issue in kept}
     write_issues(artifact.folder / "issues.jsonl", [by_id[i] for i in (*split.train, *split.held_out)])
     (artifact.folder / "split.json").write_text(split.to_json(), encoding="utf-8")
+    places = {repo: {"local": place.local, "url": place.url} for repo, place in loaded.repositories.items()}
+    artifact.write_json("repositories.json", places)
     artifact.write_json("dropped.json", {"counts": dict(dropped), "rows": broken[:1000]})
     summary = {
         "issues": len(split.train) + len(split.held_out),
@@ -98,6 +113,14 @@ def load(artifact: Artifact) -> Prepared:
     split = Split.from_json((artifact.folder / "split.json").read_text(encoding="utf-8"))
     by_id = {issue.instance_id: issue for issue in read_issues(artifact.folder / "issues.jsonl")}
     return Prepared(tuple(by_id[i] for i in split.train), tuple(by_id[i] for i in split.held_out), artifact.fingerprint)
+
+
+def locations(artifact: Artifact) -> dict[str, RepositoryLocation]:
+    """Where the clones came from, for a node that lacks one."""
+    return {
+        repo: RepositoryLocation(Path(place["local"]) if place["local"] else None, place["url"])
+        for repo, place in artifact.read_json("repositories.json").items()
+    }
 
 
 @contextmanager

@@ -70,7 +70,7 @@ def run_experiment(config: Config, experiment: str = "") -> None:
         except KeyboardInterrupt:
             status = "KILLED"
             console.print("Stopped. Nothing is lost: the same command continues where it was:")
-            console.print(f"  {_command()}", highlight=False, soft_wrap=True)
+            console.print(f"  {_command()}", highlight=False, markup=False, soft_wrap=True)
             raise
         except CodegrepError as error:
             tracker.tags({"error": str(error)[:500]})
@@ -92,10 +92,10 @@ def _run_stages(context: Context, cluster: ExitStack) -> None:
         if not wanted:
             continue
         if artifact.complete and name != "report":
-            context.say(f"[bold]{name}[/bold]: there already ({artifact.folder.name})")
+            context.say(f"{name}: there already ({artifact.folder.name})")
             module.already(context, artifact)
             continue
-        context.say(f"[bold]{name}[/bold]")
+        context.say(name, style="bold")
         started = time.monotonic()
         if name in _ON_RAY and not on_ray:
             cluster.enter_context(connected(context.config.cluster, context.run_folder / "ray.log"))

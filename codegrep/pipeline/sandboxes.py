@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codegrep.pipeline import prepare
 from codegrep.pipeline.context import Context
 from codegrep.sandbox.actor import RemoteSandbox, start_sandboxes
 
@@ -11,6 +12,10 @@ def sandbox_for(context: Context) -> RemoteSandbox:
     if context.sandbox is None:
         config = context.config
         context.sandbox = start_sandboxes(
-            config.sandbox.actors, context.places.sandbox, config.tools, config.sandbox, context.locations
+            config.sandbox.actors,
+            context.places.sandbox,
+            config.tools,
+            config.sandbox,
+            prepare.locations(context.need("prepare")),
         )
     return context.sandbox

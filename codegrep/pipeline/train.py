@@ -68,6 +68,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         ),
         open_log=OpenTrackedLog(context.tracker.handle, str(progress_file)),
         gradient_checkpointing=config.train.gradient_checkpointing,
+        use_gpu=config.train.use_gpu,
     )
     result = trained_with_progress(context, artifact, grpo_loop, job, "GRPO", progress_file)
     adapter = artifact.folder / "adapter"

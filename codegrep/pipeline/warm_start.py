@@ -59,6 +59,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         seed=_seed(context),
         open_log=OpenTrackedLog(context.tracker.handle, str(progress_file)),
         gradient_checkpointing=config.train.gradient_checkpointing,
+        use_gpu=config.train.use_gpu,
     )
     result = trained_with_progress(context, artifact, warm_start_loop, job, "warm start", progress_file)
     model = artifact.folder / "model"

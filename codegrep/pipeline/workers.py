@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,6 +13,7 @@ from codegrep.config import AgentConfig, EngineConfig, TeacherConfig, ToolsConfi
 from codegrep.engines import Sampling
 from codegrep.errors import CodegrepError, InfrastructureError
 from codegrep.issues import Issue
+from codegrep.issues.source import RepositoryLocation
 from codegrep.protocol.chat import ChatFormat
 from codegrep.rollout.loop import RolloutLoop, Sandbox
 from codegrep.rollout.policy import ScriptedPolicy
@@ -93,6 +94,7 @@ class AgentWorker:
         seed: int,
         label: str,
         actors: int,
+        use_gpu: bool,
     ) -> None:
         import torch
 
@@ -103,13 +105,13 @@ class AgentWorker:
         torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // actors))
         tokenizer = load_tokenizer(Path(model))
         chat = ChatFormat(tokenizer)
-        loaded = load_model(Path(model), dtype)
+        loaded: Any = load_model(Path(model), dtype)
         if adapter is not None:
             from codegrep.training.lora import load_adapter
 
             loaded = load_adapter(loaded, Path(adapter))
         self._engine = TransformersEngine(
-            loaded,
+            loaded.to("cuda") if use_gpu else loaded,
             pad_id=int(tokenizer.pad_token_id),
             stop_ids=chat.stop_ids,
             context=settings.context,
@@ -133,15 +135,20 @@ class AgentWorker:
 class BM25Worker:
     """BM25 over the tree at the base commit, with and without test files, top 2. A row an issue and variant."""
 
-    def __init__(self, outputs: str, min_free_gib: float, max_worktrees: int, clone_timeout: float) -> None:
-        from codegrep.pipeline.context import Places
+    def __init__(
+        self,
+        root: str,
+        locations: Mapping[str, RepositoryLocation],
+        min_free_gib: float,
+        max_worktrees: int,
+        clone_timeout: float,
+    ) -> None:
         from codegrep.retrievers.bm25 import BM25, TreeIndexer
         from codegrep.sandbox.repositories import Repositories
         from codegrep.sandbox.worktrees import Worktrees
 
-        places = Places(Path(outputs))
-        repositories = Repositories(places.sandbox / "bare", clone_timeout=clone_timeout)
-        self._worktrees = Worktrees(places.sandbox / "trees", repositories, min_free_gib, max_worktrees)
+        repositories = Repositories(Path(root) / "bare", clone_timeout, locations)
+        self._worktrees = Worktrees(Path(root) / "trees", repositories, min_free_gib, max_worktrees)
         indexer = TreeIndexer()
         self._retrievers = [BM25(top_k=2, include_tests=tests, indexer=indexer) for tests in (True, False)]
 

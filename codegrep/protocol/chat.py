@@ -29,8 +29,15 @@ _TEMPLATE_ARGS: dict[str, Any] = {"enable_thinking": False, "date_string": "26 J
 class Tokenizer(Protocol):
     """The part of a Hugging Face tokenizer that is needed here."""
 
-    eos_token_id: Any
-    all_special_ids: Any
+    @property
+    def eos_token_id(self) -> Any:
+        """Id of the end token, or None."""
+        ...
+
+    @property
+    def all_special_ids(self) -> Any:
+        """Ids of all control tokens."""
+        ...
 
     @property
     def added_tokens_decoder(self) -> Mapping[int, Any]:

@@ -66,8 +66,8 @@ class Rollout:
         prompt_ids: (P,) tokens of system prompt and issue.
         completion_ids: (C,) everything after the prompt: sampled tokens and tool text, as the model saw them.
         loss_mask: (C,) 1 exactly on sampled tokens, 0 on tool text and scaffolding.
-        logprobs: (C,) raw log-probability of sampled tokens under the policy that sampled them, 0.0 on the others; empty
-            where the source gives none.
+        logprobs: (C,) raw log-probability of sampled tokens under the policy that sampled them, 0.0 on the others;
+            empty where the source gives none.
         answer: normalised repo-relative paths, best first, duplicates removed; empty without a readable answer.
         answered: an answer block was read.
         gold_files: as in the issue.
@@ -101,5 +101,5 @@ class Rollout:
 
     @property
     def calls_per_turn(self) -> tuple[int, ...]:
-        """Executed calls (ok, model_error of a real tool, infrastructure; refused and malformed left out) of each turn."""
+        """Executed calls of each turn: ok, model_error or infrastructure; neither refused nor malformed ones."""
         return tuple(sum(1 for c in t.calls if c.name and c.status != "refused") for t in self.turns)

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Protocol
 
 import ray.train
-import torch
 from peft import PeftModel
 from transformers import PreTrainedTokenizerBase, Trainer
 
@@ -75,6 +74,7 @@ class WarmStartJob:
     seed: int
     open_log: OpenLog
     gradient_checkpointing: bool = False
+    use_gpu: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,6 +92,7 @@ class GRPOJob:
     open_collector: OpenCollector
     open_log: OpenLog
     gradient_checkpointing: bool = False
+    use_gpu: bool = False
 
 
 def warm_start_loop(config: dict[str, Any]) -> None:
@@ -111,7 +112,7 @@ def warm_start_loop(config: dict[str, Any]) -> None:
             seed=job.seed,
             rank=rank,
             workers=workers,
-            use_cpu=not torch.cuda.is_available(),
+            use_cpu=not job.use_gpu,
             gradient_checkpointing=job.gradient_checkpointing,
         )
         log = StepLog(_open(job.open_log, rank), warm_start_names)
@@ -140,7 +141,7 @@ def grpo_loop(config: dict[str, Any]) -> None:
             output_dir=folder,
             seed=job.seed,
             workers=workers,
-            use_cpu=not torch.cuda.is_available(),
+            use_cpu=not job.use_gpu,
             gradient_checkpointing=job.gradient_checkpointing,
         )
         log = StepLog(_open(job.open_log, rank), trainer.grpo_names)
