@@ -12,7 +12,7 @@ from typing import Any
 from rich.table import Table
 
 from codegrep.pipeline import evaluate
-from codegrep.pipeline.artifact import Artifact
+from codegrep.pipeline.artifact import Artifact, write_json
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.results import Pair, comparisons, evaluation_rows
 from codegrep.tracking import rows as tracking_rows
@@ -57,6 +57,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     artifact.write_json("curves.json", past)
     for name in ("retrievers.json", "comparisons.json", "curves.json"):
         shutil.copyfile(artifact.folder / name, folder / name)
+    write_json(folder / "per_issue.json", table)
     (folder / "results.md").write_text(_markdown(context, lines, pairs), encoding="utf-8")
     tracker.artifact(folder / "results.md", "evaluation")
     _log_adapter(context, lines)
