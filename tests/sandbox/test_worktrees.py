@@ -16,6 +16,7 @@ import pytest
 
 from codegrep.errors import DiskError, InfrastructureError, RepositoryError
 from codegrep.sandbox import Repositories, Worktrees
+from codegrep.sandbox.locks import FileLock
 from tests.sandbox.trees import Made, make_repository, run_git
 
 ROOT = Path(__file__).parents[2]
@@ -123,6 +124,19 @@ def test_adds_and_fetches_at_the_same_time(tmp_path: Path, many: Made) -> None:
         fetched = [pool.submit(fetch, i) for i in range(6)]
         added = [pool.submit(add, commit) for commit in many.commits]
         assert all(f.result() for f in [*fetched, *added])
+
+
+def test_an_add_waits_for_the_lock_on_the_real_path_of_the_clone(tmp_path: Path, many: Made) -> None:
+    worktrees(tmp_path, many)
+    (tmp_path / "other name").symlink_to(tmp_path / "bare")
+    trees = Worktrees(tmp_path / "trees", Repositories(tmp_path / "other name", 60))
+    clone = Repositories(tmp_path / "bare", 60).open("o/n")
+    with ThreadPoolExecutor(1) as pool:
+        with FileLock(clone.lock_path):
+            adding = pool.submit(trees.lease, "o/n", many.commits[0])
+            time.sleep(0.5)
+            assert not adding.done() and not (clone.path / "worktrees").exists()
+        assert (adding.result().path / "which.py").exists()
 
 
 def test_nothing_of_the_repository_or_of_the_person_changes_files(
