@@ -73,10 +73,7 @@ def adapter_sha256(source: PeftModel | Path) -> str:
 
     An engine that computes it over what it was given proves that the adapter arrived.
     """
-    if isinstance(source, PeftModel):
-        tensors = get_peft_model_state_dict(source)
-    else:
-        tensors = load_file(source / ADAPTER_FILE)
+    tensors = get_peft_model_state_dict(source) if isinstance(source, PeftModel) else load_file(source / ADAPTER_FILE)
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()

@@ -5,52 +5,42 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
-from codegrep.config import GRPOSettings, LoraSettings, TeacherConfig, WarmStartConfig
+from omegaconf import OmegaConf
+
+from codegrep.config import TrainConfig
 from codegrep.issues.issue import Issue
 from codegrep.rollout.record import CallRecord, ExitCause, Rollout, Turn
 
 VOCABULARY = 300
-LORA = LoraSettings(r=4, alpha=8, dropout=0.0)
-WARM_START = WarmStartConfig(
-    enabled=True,
-    teacher=TeacherConfig(greps=1, globs=0, reads=0, read_lines=1, max_answer_files=1),
+_SHIPPED = OmegaConf.to_object(
+    OmegaConf.merge(
+        OmegaConf.structured(TrainConfig), OmegaConf.load(Path(__file__).parents[2] / "conf" / "train" / "default.yaml")
+    )
+)
+assert isinstance(_SHIPPED, TrainConfig)
+LORA = replace(_SHIPPED.lora, r=4, alpha=8)
+WARM_START = replace(
+    _SHIPPED.warm_start,
     epochs=2,
     learning_rate=1e-3,
     warmup_share=0.1,
-    weight_decay=0.0,
-    max_grad_norm=1.0,
     tokens_per_step=300,
     max_tokens=400,
-    credit_new_gold=1.0,
-    credit_seen_gold=0.6,
-    credit_no_gold=0.3,
-    credit_empty=0.05,
     save_every=2,
-    max_minutes=0,
 )
-GRPO = GRPOSettings(
-    enabled=True,
+GRPO = replace(
+    _SHIPPED.grpo,
     steps=4,
     prompts_per_step=2,
     group_size=4,
     prompts_per_microbatch=1,
     learning_rate=1e-2,
     warmup_share=0.0,
-    scheduler="cosine",
     kl=0.02,
-    temperature=1.0,
-    top_p=0.9,
-    top_k=50,
-    clip_low=0.2,
-    clip_high=0.2,
     loss_type="grpo",
-    scale_rewards="group",
-    updates_per_batch=1,
-    max_grad_norm=1.0,
     save_every=1,
-    keep=2,
-    max_minutes=0,
 )
 
 
@@ -75,7 +65,11 @@ def rollout(issue: Issue, seed: object, turns: int = 2) -> Rollout:
         completion += [draw.randrange(5, VOCABULARY) for _ in range(sampled)]
         mask += [1] * sampled
         last = turn == turns - 1
-        calls = [] if last else [CallRecord(n + 1, "grep", f'{{"pattern": "p{n}"}}', "ok", "") for n in range(draw.randrange(0, 6))]
+        calls = (
+            []
+            if last
+            else [CallRecord(n + 1, "grep", f'{{"pattern": "p{n}"}}', "ok", "") for n in range(draw.randrange(0, 6))]
+        )
         made.append(Turn(start, len(completion), "", calls, weight=draw.choice([1.0, 0.6, 0.3, 0.05])))
         made[-1].seconds_generation, made[-1].seconds_tools = 0.2, 0.1
         if not last:
@@ -104,13 +98,20 @@ def lost(issue: Issue) -> Rollout:
     """What remains of a rollout whose worker died before the first token."""
     whole = rollout(issue, "lost")
     return replace(
-        whole, prompt_ids=[], completion_ids=[], loss_mask=[], turns=[], answer=[], answered=False,
-        exit_cause=ExitCause.INFRASTRUCTURE, error="worker lost",
+        whole,
+        prompt_ids=[],
+        completion_ids=[],
+        loss_mask=[],
+        turns=[],
+        answer=[],
+        answered=False,
+        exit_cause=ExitCause.INFRASTRUCTURE,
+        error="worker lost",
     )
 
 
 class Made:
-    """Collector of made rollouts; the draws depend on step and place alone. `lose` names (step, place) that are lost."""
+    """Collector of made rollouts; the draws depend on step and place alone. `lose`: (step, place) that are lost."""
 
     def __init__(self, lose: Sequence[tuple[int, int]] = ()) -> None:
         self.lose = set(lose)

@@ -1,6 +1,6 @@
 """Training jobs on the nano model, and a command line for them, so that a test can kill a whole driver.
 
-    python -m tests.training.ray_jobs warm_start|grpo NANO STORAGE LOG SECONDS_A_STEP
+python -m tests.training.ray_jobs warm_start|grpo NANO STORAGE LOG SECONDS_A_STEP
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from codegrep.rollout.record import Rollout
 from codegrep.training.base_model import BaseModel
 from codegrep.training.callbacks import OnLog
 from codegrep.training.examples import make_examples
-from codegrep.training.lora import adapter_sha256
 from codegrep.training.loops import GRPOJob, Policy, WarmStartJob, grpo_loop, warm_start_loop
+from codegrep.training.lora import adapter_sha256
 from codegrep.training.ray_loop import TrainingSpec, run_training
 from tests.training.made_rollouts import GRPO, LORA, WARM_START, Made, issues, rollout
 

@@ -61,7 +61,9 @@ def _nudge(trainer: CodegrepGRPOTrainer) -> None:
 
 @pytest.mark.parametrize("fast", [True, False])
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo"])
-def test_gradient_is_zero_exactly_on_what_was_not_sampled(nano: Path, tmp_path: Path, fast: bool, loss_type: str) -> None:
+def test_gradient_is_zero_exactly_on_what_was_not_sampled(
+    nano: Path, tmp_path: Path, fast: bool, loss_type: str
+) -> None:
     trainer = _trainer(nano, tmp_path, Made(), fast=fast, loss_type=loss_type, prompts_per_microbatch=2)
     batch, rollouts = _batch(trainer)
     kept: list[torch.Tensor] = []
@@ -175,8 +177,8 @@ def test_steps_train_and_log_under_the_projects_names(nano: Path, tmp_path: Path
     assert sorted(steps) == [1, 2, 3, 4]
     wanted = (
         "reward/total reward/std policy/kl policy/entropy policy/clip_ratio_region optim/grad_norm optim/learning_rate "
-        "completions/clipped_ratio completions/generated advantage/factor advantage/mean_abs group/dead_rate group/best "
-        "rollout/turns rollout/tool_turns rollout/calls_per_turn rollout/f05 rollout/precision rollout/recall "
+        "completions/clipped_ratio completions/generated advantage/factor advantage/mean_abs group/dead_rate "
+        "group/best rollout/turns rollout/tool_turns rollout/calls_per_turn rollout/f05 rollout/precision rollout/recall "
         "rollout/answered errors/parse errors/infrastructure errors/refused_calls seconds/generation seconds/tools "
         "seconds/reference seconds/update seconds/step"
     ).split()

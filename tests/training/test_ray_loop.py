@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,13 +15,14 @@ import ray
 from codegrep.errors import DataError
 from codegrep.issues.issue import Issue
 from codegrep.rollout.record import Rollout
-from codegrep.training.lora import adapter_sha256
 from codegrep.training.loops import Policy
+from codegrep.training.lora import adapter_sha256
 from codegrep.training.ray_loop import run_training
 from tests.training.made_rollouts import Made
 from tests.training.ray_jobs import RAY, SPECS, STEPS, grpo_spec, read_log, warm_start_spec
 
 pytestmark = pytest.mark.slow
+Drivers = Callable[[str, Path, float], subprocess.Popen[bytes]]
 REPO = Path(__file__).parents[2]
 ENV = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(REPO), "RAY_TRAIN_METRICS_ENABLED": "0"}
 
@@ -48,6 +49,30 @@ def unbroken(cluster: None, nano: Path, tmp_path_factory: pytest.TempPathFactory
     return made
 
 
+@pytest.fixture
+def drivers(nano: Path, tmp_path: Path) -> Iterator[Drivers]:
+    """Starts drivers of their own, each with its own Ray; none outlives the test."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(kind: str, log: Path, seconds: float) -> subprocess.Popen[bytes]:
+        arguments = [kind, str(nano), str(tmp_path / "storage"), str(log), str(seconds)]
+        with (tmp_path / "stderr").open("wb") as stderr:
+            driver = subprocess.Popen(
+                [sys.executable, "-m", "tests.training.ray_jobs", *arguments],
+                cwd=REPO,
+                env=ENV,
+                stdout=subprocess.DEVNULL,
+                stderr=stderr,
+            )
+        started.append(driver)
+        return driver
+
+    yield start
+    for driver in started:
+        driver.kill()
+        driver.wait()
+
+
 @pytest.mark.parametrize("kind", SPECS)
 def test_a_killed_worker_goes_on_from_its_last_checkpoint(
     kind: str, unbroken: dict[str, str], nano: Path, tmp_path: Path
@@ -70,10 +95,10 @@ def test_a_killed_worker_goes_on_from_its_last_checkpoint(
 
 @pytest.mark.parametrize("kind", SPECS)
 def test_a_killed_driver_goes_on_when_called_again(
-    kind: str, unbroken: dict[str, str], nano: Path, tmp_path: Path
+    kind: str, unbroken: dict[str, str], nano: Path, tmp_path: Path, drivers: Drivers
 ) -> None:
     log = tmp_path / "log.jsonl"
-    driver = _driver(kind, nano, tmp_path, log, 0.5)
+    driver = drivers(kind, log, 0.5)
     _wait(lambda: len(read_log(log)) >= 3)
     driver.kill()
     driver.wait()
@@ -90,9 +115,9 @@ def test_a_killed_driver_goes_on_when_called_again(
     assert len(read_log(log)) == entries
 
 
-def test_ctrl_c_stops_in_seconds_and_leaves_nothing(nano: Path, tmp_path: Path) -> None:
+def test_ctrl_c_stops_in_seconds_and_leaves_nothing(tmp_path: Path, drivers: Drivers) -> None:
     log = tmp_path / "log.jsonl"
-    driver = _driver("grpo", nano, tmp_path, log, 1.0)
+    driver = drivers("grpo", log, 1.0)
     _wait(lambda: len(read_log(log)) >= 2)
     start = time.monotonic()
     driver.send_signal(signal.SIGINT)
@@ -133,13 +158,7 @@ def test_sigint_is_pythons_again_after_a_run(cluster: None, nano: Path, tmp_path
     assert signal.getsignal(signal.SIGINT) is before
 
 
-def _driver(kind: str, nano: Path, folder: Path, log: Path, seconds: float) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "tests.training.ray_jobs", kind, str(nano), str(folder / "storage"), str(log), str(seconds)]
-    with (folder / "stderr").open("wb") as stderr:
-        return subprocess.Popen(command, cwd=REPO, env=ENV, stdout=subprocess.DEVNULL, stderr=stderr)
-
-
-def _wait(reached, seconds: float = 120) -> None:  # type: ignore[no-untyped-def]
+def _wait(reached, seconds: float = 400) -> None:  # type: ignore[no-untyped-def]
     limit = time.monotonic() + seconds
     while not reached():
         assert time.monotonic() < limit, "waited in vain"

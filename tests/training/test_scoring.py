@@ -61,7 +61,11 @@ def test_scores_and_gradients_equal_whole_logits(nano: Path, shared: bool, tempe
     model.zero_grad()
 
     scores = model(
-        input_ids=ids, attention_mask=mask, scored=scored, prompt_length=prompt if shared else 0, temperature=temperature
+        input_ids=ids,
+        attention_mask=mask,
+        scored=scored,
+        prompt_length=prompt if shared else 0,
+        temperature=temperature,
     )
     assert torch.allclose(scores.logprobs, wanted * scored, atol=1e-5)
     assert torch.allclose(scores.entropy, wanted_entropy * scored, atol=1e-5)

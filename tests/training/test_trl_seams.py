@@ -14,7 +14,9 @@ def test_trl_has_what_is_overridden() -> None:
 
 
 def test_trl_is_the_version_that_was_read() -> None:
-    assert importlib.metadata.version("trl").startswith(TRL_TESTED), "read the overridden methods again, then move the pin"
+    assert importlib.metadata.version("trl").startswith(TRL_TESTED), (
+        "read the overridden methods again, then move the pin"
+    )
 
 
 def test_a_changed_trl_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
