@@ -35,7 +35,8 @@ def demonstrations(context: Context) -> Artifact:
         return artifact
     started = time.monotonic()
     folder = artifact.folder / "rollouts"
-    done = {r.instance_id for r in read_rollouts(folder)} if folder.is_dir() else set()
+    # What the machine lost is asked again.
+    done = {r.instance_id for r in read_rollouts(folder) if not r.error} if folder.is_dir() else set()
     todo = [issue for issue in prepared.train if issue.instance_id not in done]
     arguments = {
         "model": str(base_model(context)),
@@ -50,11 +51,14 @@ def demonstrations(context: Context) -> Artifact:
                 writer.add(weighted(rollout_from_row(row), config.train.warm_start))
             writer.flush()
             advance(len(rows))
-    rollouts = read_rollouts(folder)
+    rollouts = list({r.instance_id: r for r in read_rollouts(folder)}.values())
     usable = [r for r in rollouts if r.exit_cause == ExitCause.ANSWER]
     if not usable:
         reasons = Counter(r.error or r.exit_cause for r in rollouts).most_common(1)
-        raise DataError(f"the teacher made no trajectory ({reasons[0][0] if reasons else 'no training issues'})")
+        raise DataError(
+            f"the teacher made no trajectory ({reasons[0][0] if reasons else 'no training issues'})",
+            "Check the limits of agent, tools and model.context; what the machine lost is asked again",
+        )
     artifact.finish(
         {
             "rollouts": len(rollouts),

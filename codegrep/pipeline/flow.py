@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol
 
+from codegrep import errors
+from codegrep.errors import CodegrepError, InfrastructureError
 from codegrep.issues import Issue
 from codegrep.pipeline.prepare import issue_from_json
 
@@ -20,14 +22,29 @@ class Worker(Protocol):
 
 
 class _Actor:
-    """Ray Data's callable around a Worker: JSON text in, JSON text out, so that nothing is pickled by column type."""
+    """Ray Data's callable around a Worker: JSON text in, JSON text out, so that nothing is pickled by column type.
+
+    What a person has to mend travels as a row. Raised here, it would arrive as one of Ray's own errors, after retries.
+    """
 
     def __init__(self, worker: type, arguments: Mapping[str, Any]) -> None:
-        self._worker: Worker = worker(**arguments)
+        self._worker: Worker | None = None
+        self._failed: CodegrepError | None = None
+        try:
+            self._worker = worker(**arguments)
+        except CodegrepError as error:
+            self._failed = error
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[str]]:
+        if self._worker is None:
+            assert self._failed is not None
+            return {"row": [_failed_row(self._failed)]}
         issues = [issue_from_json(str(text)) for text in batch["issue"]]
-        return {"row": [json.dumps(row) for row in self._worker.answer(issues)]}
+        try:
+            rows = self._worker.answer(issues)
+        except CodegrepError as error:
+            return {"row": [_failed_row(error)]}
+        return {"row": [json.dumps(row) for row in rows]}
 
 
 def through_ray_data(
@@ -49,10 +66,15 @@ def through_ray_data(
         batch: issues a block.
         actors: actors that work side by side.
         num_cpus, num_gpus: what each actor asks the cluster for.
+
+    Raises:
+        CodegrepError: what a worker raised, as it was.
+        InfrastructureError: actors died more often than Ray starts them again.
     """
     if not issues:
         return
     import ray.data
+    from ray.exceptions import RayError, RayTaskError
 
     texts = [{"issue": json.dumps(asdict(issue))} for issue in issues]
     blocks = max(1, -(-len(texts) // batch))
@@ -64,5 +86,24 @@ def through_ray_data(
         num_cpus=num_cpus,
         num_gpus=num_gpus or None,
     )
-    for rows in dataset.iter_batches(batch_size=None, prefetch_batches=0, batch_format="pandas"):
-        yield [json.loads(text) for text in rows["row"]]
+    try:
+        for rows in dataset.iter_batches(batch_size=None, prefetch_batches=0, batch_format="pandas"):
+            yield [_row(text) for text in rows["row"]]
+    except RayTaskError:
+        raise  # a mistake in the worker's code: its trace is wanted
+    except RayError as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise InfrastructureError(
+            f"{worker.__name__} was lost: {reason}", "The same command continues where it was"
+        ) from error
+
+
+def _failed_row(error: CodegrepError) -> str:
+    return json.dumps({"failed": type(error).__name__, "what": error.what, "fix": error.fix})
+
+
+def _row(text: str) -> dict[str, Any]:
+    row: dict[str, Any] = json.loads(text)
+    if "failed" in row:
+        raise getattr(errors, row["failed"], CodegrepError)(row["what"], row["fix"])
+    return row

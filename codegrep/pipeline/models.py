@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from codegrep.engines.models import provide
+from codegrep.engines.models import PROVIDED_PREFIX, provide
 from codegrep.pipeline.context import Context
 
 
@@ -15,6 +15,16 @@ class PolicyFiles:
 
     model: Path
     adapter: Path | None = None
+
+
+def check_model(path: str) -> None:
+    """Refuse a model folder that cannot be used before anything is started. What is yet to be made or fetched waits.
+
+    Raises:
+        ModelError: see codegrep.engines.models.provide.
+    """
+    if not path.startswith(PROVIDED_PREFIX) and (Path(path).expanduser().exists() or path.count("/") != 1):
+        provide(path)
 
 
 def base_model(context: Context) -> Path:

@@ -23,6 +23,7 @@ from codegrep.errors import CodegrepError, DiskError
 from codegrep.pipeline import evaluate, prepare, report, train, warm_start
 from codegrep.pipeline.artifact import ArtifactStore, fingerprint, write_json
 from codegrep.pipeline.context import Context, Places
+from codegrep.pipeline.models import check_model
 from codegrep.tracking.environment import snapshot
 from codegrep.tracking.environment import tags as environment_tags
 from codegrep.tracking.parameters import masked
@@ -53,6 +54,8 @@ def run_experiment(config: Config, experiment: str = "") -> None:
     console = Console()
     places = Places(config.outputs_path)
     _check_disk(places.outputs, config.sandbox.min_free_gib)
+    if set(_ON_RAY) & set(config.stages):
+        check_model(config.model.path)
     run_id = fingerprint({k: v for k, v in asdict(config).items() if k not in _NOT_IDENTITY})[:8]
     run_folder = places.runs / f"{config.name}-seed{config.seed}-{run_id}"
     with _locked(run_folder), _stoppable():
