@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from codegrep.engines.models import PROVIDED_PREFIX, provide
+from codegrep.engines.models import PROVIDED, PROVIDED_PREFIX, provide
 from codegrep.pipeline.context import Context
 
 
@@ -23,7 +23,8 @@ def check_model(path: str) -> None:
     Raises:
         ModelError: see codegrep.engines.models.provide.
     """
-    if not path.startswith(PROVIDED_PREFIX) and (Path(path).expanduser().exists() or path.count("/") != 1):
+    later = {PROVIDED_PREFIX + name for name in PROVIDED}
+    if path not in later and (Path(path).expanduser().exists() or path.count("/") != 1):
         provide(path)
 
 

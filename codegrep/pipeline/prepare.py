@@ -82,7 +82,8 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
             advance(note=repo)
     if not kept:
         reasons_text = "; ".join(f"{n} {reason}" for reason, n in dropped.most_common(5)) or "the sources are empty"
-        raise DataError(f"no usable issue is left ({reasons_text})", "Check data.sources in the configuration")
+        first = f"; first: {broken[0]['reason']}" if broken else ""
+        raise DataError(f"no usable issue is left ({reasons_text}{first})", "Check data.sources in the configuration")
     split = make_split(kept, config.data.split, train_only=loaded.train_only)
     check_leaks(split, kept)
     by_id = {issue.instance_id: issue for issue in kept}

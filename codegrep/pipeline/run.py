@@ -19,7 +19,7 @@ from rich.console import Console
 
 from codegrep.cluster.connect import connected
 from codegrep.config import Config
-from codegrep.errors import CodegrepError, DiskError
+from codegrep.errors import CodegrepError, ConfigError, DiskError
 from codegrep.pipeline import evaluate, prepare, report, train, warm_start
 from codegrep.pipeline.artifact import ArtifactStore, fingerprint, write_json
 from codegrep.pipeline.context import Context, Places
@@ -179,8 +179,11 @@ def _stoppable() -> Iterator[None]:
 
 
 def _check_disk(outputs: Path, min_free_gib: float) -> None:
-    outputs.mkdir(parents=True, exist_ok=True)
-    stats = os.statvfs(outputs)
+    try:
+        outputs.mkdir(parents=True, exist_ok=True)
+        stats = os.statvfs(outputs)
+    except OSError as error:
+        raise ConfigError(f"outputs={outputs} cannot be used: {error.strerror}", "Name a folder to write to") from None
     free = stats.f_bavail * stats.f_frsize / 2**30
     if free < min_free_gib:
         raise DiskError(

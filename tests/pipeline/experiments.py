@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from codegrep.issues.git_process import git_environment
 
@@ -26,8 +28,8 @@ SMALL = (
     "data.split.held_out_share=0.3",
     f"data.split.max_held_out={HELD_OUT}",
     "model=nano",
-    "agent.max_turn_tokens=1200",
-    "agent.max_completion_tokens=3000",
+    "agent.max_turn_tokens=300",
+    "agent.max_completion_tokens=900",
     "train.warm_start.max_tokens=8192",
     "train.warm_start.epochs=1",
     "train.warm_start.save_every=1",
@@ -66,14 +68,14 @@ def make_repository(folder: Path, topics: tuple[str, ...] = _TOPICS) -> Path:
     for topic in topics:
         module = folder / "shop" / topic / f"{topic[:4]}_core.py"
         module.parent.mkdir(parents=True)
-        module.write_text(_module(topic, "value / count"), encoding="utf-8")
+        module.write_text(_module(topic, f"{topic} / count"), encoding="utf-8")
     (folder / "tests").mkdir()
     (folder / "tests" / "test_all.py").write_text("def test_nothing():\n    assert True\n", encoding="utf-8")
     _git(folder, "add", "-A")
     _git(folder, "commit", "-q", "-m", "Import the shop")
     for topic in topics:
         module = folder / "shop" / topic / f"{topic[:4]}_core.py"
-        module.write_text(_module(topic, "value / count if count else 0.0"), encoding="utf-8")
+        module.write_text(_module(topic, f"{topic} / count if count else 0.0"), encoding="utf-8")
         _git(folder, "add", "-A")
         _git(
             folder,
@@ -90,7 +92,7 @@ def make_repository(folder: Path, topics: tuple[str, ...] = _TOPICS) -> Path:
 def _module(topic: str, expression: str) -> str:
     return (
         f'"""Everything about one {topic}."""\n\n\n'
-        f"def average_{topic}(value, count):\n"
+        f"def average_{topic}({topic}, count):\n"
         f'    """Mean of the {topic} values."""\n'
         f"    return {expression}\n\n\n"
         f"def rename_{topic}(name):\n"
@@ -154,6 +156,24 @@ class Experiment:
         running.wait(timeout)
         return running
 
+    def mlflow(self) -> Any:
+        """A client of the run's record."""
+        from codegrep.tracking.store import connect
+
+        return connect(f"sqlite:///{self.outputs}/mlflow.db")
+
+    def mlflow_runs(self) -> list[Any]:
+        """All runs on record."""
+        client = self.mlflow()
+        return list(client.search_runs([found.experiment_id for found in client.search_experiments()]))
+
+    def mlflow_files(self, run_id: str, folder: str | None = None) -> list[str]:
+        """Paths of a run's artifacts."""
+        found = []
+        for item in self.mlflow().list_artifacts(run_id, folder):
+            found += self.mlflow_files(run_id, item.path) if item.is_dir else [item.path]
+        return found
+
     def clean_up(self) -> None:
         """End everything that was started here, whatever became of it."""
         for running in self.started:
@@ -174,6 +194,11 @@ class Running:
     err: Path
     began: float = field(default_factory=time.monotonic)
     seconds: float = 0.0
+    cpu_seconds: float = 0.0  # of the command and the children that it waited for; right when one runs at a time
+
+    def __post_init__(self) -> None:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.cpu_seconds = used.ru_utime + used.ru_stime
 
     @property
     def stdout(self) -> str:
@@ -187,6 +212,8 @@ class Running:
         """Exit code; a command that takes longer is a failure."""
         code = self.process.wait(timeout)
         self.seconds = time.monotonic() - self.began
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        self.cpu_seconds = used.ru_utime + used.ru_stime - self.cpu_seconds
         return code
 
     def until(self, reached: Callable[[], bool], seconds: float = 300) -> None:
