@@ -19,6 +19,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
 from codegrep.errors import ModelError
+from codegrep.training.causal_attention import causal_attention
 
 _CHUNK = 1024  # rows of (rows, vocabulary) logits that exist at once
 
@@ -92,22 +93,22 @@ def _score(
     prompt_length: int = 0,
     temperature: float = 1.0,
 ) -> TokenScores:
-    if prompt_length and attention_mask is not None:
-        rows, hidden = _hidden_shared(model, input_ids, attention_mask, scored, prompt_length)
-    else:
-        # Right padding under a causal mask cannot be seen by the tokens before it: no attention mask is needed.
-        rows = scored
-        states = model.base_model(input_ids=input_ids, use_cache=False).last_hidden_state
-        hidden = states[:, :-1][scored[:, 1:]]
-    values, entropy = _TokenLogProbs.apply(hidden, _head(model), input_ids[rows], temperature)
+    with causal_attention(model):
+        if prompt_length and attention_mask is not None:
+            hidden = _hidden_shared(model, input_ids, attention_mask, scored, prompt_length)
+        else:
+            # Right padding under a causal mask cannot be seen by the tokens before it: no attention mask is needed.
+            states = model.base_model(input_ids=input_ids, use_cache=False).last_hidden_state
+            hidden = states[:, :-1][scored[:, 1:]]
+    values, entropy = _TokenLogProbs.apply(hidden, _head(model), input_ids[scored], temperature)
     empty = values.new_zeros(input_ids.shape)
-    return TokenScores(empty.masked_scatter(rows, values), empty.masked_scatter(rows, entropy))
+    return TokenScores(empty.masked_scatter(scored, values), empty.masked_scatter(scored, entropy))
 
 
 def _hidden_shared(
     model: PreTrainedModel, input_ids: Tensor, attention_mask: Tensor, scored: Tensor, prompt_length: int
-) -> tuple[Tensor, Tensor]:
-    """Hidden states that predict the scored tokens, in row-major order of `scored`."""
+) -> Tensor:
+    """(N, H) hidden states that predict the scored tokens, in row-major order of `scored`."""
     by_prompt: dict[tuple[int, ...], list[int]] = {}
     for row in range(len(input_ids)):
         prompt = input_ids[row, :prompt_length][attention_mask[row, :prompt_length].bool()]
@@ -119,7 +120,7 @@ def _hidden_shared(
         states = _group_states(model, input_ids.new_tensor(prompt_ids)[None], completions)
         for place, row in enumerate(rows):
             pieces[row] = states[place][scored[row, prompt_length : prompt_length + longest]]
-    return scored, torch.cat([cast(Tensor, piece) for piece in pieces])
+    return torch.cat([cast(Tensor, piece) for piece in pieces])
 
 
 def _group_states(model: PreTrainedModel, prompt: Tensor, completions: Tensor) -> Tensor:

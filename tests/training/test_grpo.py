@@ -179,8 +179,8 @@ def test_steps_train_and_log_under_the_projects_names(nano: Path, tmp_path: Path
         "reward/total reward/std policy/kl policy/entropy policy/clip_ratio_region optim/grad_norm optim/learning_rate "
         "completions/clipped_ratio completions/generated advantage/factor advantage/mean_abs group/dead_rate "
         "group/best rollout/turns rollout/tool_turns rollout/calls_per_turn rollout/f05 rollout/precision "
-        "rollout/recall rollout/answered errors/parse errors/infrastructure errors/refused_calls seconds/generation seconds/tools "
-        "seconds/reference seconds/update seconds/step"
+        "rollout/recall rollout/answered errors/parse errors/infrastructure errors/refused_calls seconds/generation "
+        "seconds/tools seconds/reference seconds/update seconds/step"
     ).split()
     assert not [name for name in wanted if name not in steps[1]]
     assert steps[2]["errors/infrastructure"] == 1 and steps[1]["errors/infrastructure"] == 0

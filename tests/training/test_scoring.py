@@ -92,3 +92,28 @@ def test_the_ordinary_forward_is_untouched(nano: Path) -> None:
     assert torch.equal(
         plain.generate(ids, max_new_tokens=4, do_sample=False), patched.generate(ids, max_new_tokens=4, do_sample=False)
     )
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_bfloat16_scores_are_near_float32(nano: Path, shared: bool) -> None:
+    exact = _model(nano)
+    model = load_model(nano, "bfloat16")
+    model.requires_grad_(False)
+    add_scoring(model)
+    rough = attach_lora(model, LORA, 0)
+    rough.load_state_dict({n: p for n, p in exact.state_dict().items() if "lora" in n}, strict=False)
+    ids = torch.randint(5, 300, (4, 40), generator=torch.Generator().manual_seed(6))
+    ids[:, :12] = ids[0, :12]
+    scored = torch.ones_like(ids, dtype=torch.bool)
+    scored[:, :12] = False
+    gradients = []
+    for policy in (exact, rough):
+        scores = policy(
+            input_ids=ids, attention_mask=torch.ones_like(ids), scored=scored, prompt_length=12 if shared else 0
+        )
+        scores.logprobs.mean().backward()
+        flat = torch.cat([p.grad.flatten() for p in policy.parameters() if p.grad is not None])
+        gradients.append((scores.logprobs.detach(), flat))
+    (exact_scores, exact_gradient), (rough_scores, rough_gradient) = gradients
+    assert (exact_scores - rough_scores).abs().max() < 0.1
+    assert torch.cosine_similarity(exact_gradient, rough_gradient, dim=0) > 0.99
