@@ -28,8 +28,8 @@ from codegrep.training.callbacks import read_progress
 _ERROR_FILE = "codegrep_error.json"
 _ABORT_SECONDS = 10.0
 # By default glibc gives every large tensor back to the system when it is freed, and each new one costs page faults:
-# about a fifth of a training step on a CPU. Keeping the memory, in huge pages where the system allows it, avoids that. The
-# worker then holds its peak until it ends. Other C libraries ignore the variable.
+# about a fifth of a training step on a CPU. Keeping the memory, in huge pages where the system allows it, avoids
+# that. The worker then holds its peak until it ends. Other C libraries ignore the variable.
 _MALLOC = ":".join(
     (
         "glibc.malloc.hugetlb=1",
