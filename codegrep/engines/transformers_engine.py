@@ -82,7 +82,13 @@ class TransformersEngine:
         self._draws = random.Random(seed)
         self._waiting: deque[_Waiting] = deque()
         self._lock = threading.Lock()
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="transformers-engine")
+        # The number of threads belongs to the thread that set it (OpenMP): the decoding one has to be told.
+        self._thread = ThreadPoolExecutor(
+            max_workers=1,
+            thread_name_prefix="transformers-engine",
+            initializer=torch.set_num_threads,
+            initargs=(torch.get_num_threads(),),
+        )
         self._running = False
         self._closed = False
         self._seen_weights: tuple[int, int] | None = None
