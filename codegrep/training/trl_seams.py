@@ -101,7 +101,7 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _generate(self, prompts: list[Any]) -> Any:
         generated = super()._generate(prompts)
-        self._scored = _padded_mask(generated[1], generated[2])
+        self._scored = _padded_mask(generated[1], generated[2], self.pad_to_multiple_of or 1)
         return generated
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
@@ -203,10 +203,11 @@ def trim_padding(inputs: dict[str, Any]) -> dict[str, Any]:
     return trimmed
 
 
-def _padded_mask(completion_ids: list[list[int]], env_mask: list[list[int]] | None) -> Tensor:
-    """(B, C) bool: tokens of the loss, right-padded."""
+def _padded_mask(completion_ids: list[list[int]], env_mask: list[list[int]] | None, multiple: int) -> Tensor:
+    """(B, C) bool: tokens of the loss, right-padded to a multiple of `multiple`, as TRL pads the completions."""
     masks = env_mask or [[1] * len(ids) for ids in completion_ids]
-    padded = torch.zeros(len(masks), max(len(ids) for ids in completion_ids), dtype=torch.bool)
+    width = -(-max(len(ids) for ids in completion_ids) // multiple) * multiple
+    padded = torch.zeros(len(masks), width, dtype=torch.bool)
     for row, mask in enumerate(masks):
         padded[row, : len(mask)] = torch.tensor(mask, dtype=torch.bool)
     return padded
