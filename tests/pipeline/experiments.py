@@ -118,6 +118,7 @@ class Experiment:
     folder: Path
     repository: Path
     arguments: tuple[str, ...] = SMALL
+    environment: dict[str, str] = field(default_factory=dict)
     started: list[Running] = field(default_factory=list)
 
     @property
@@ -140,6 +141,7 @@ class Experiment:
             "CODEGREP_MODELS": str(self.folder / "models"),
             "OMP_NUM_THREADS": "1",
             "COLUMNS": "120",
+            **self.environment,
         }
         out, err = self.folder / f"stdout-{number}", self.folder / f"stderr-{number}"
         with out.open("wb") as stdout, err.open("wb") as stderr:
@@ -150,7 +152,7 @@ class Experiment:
         self.started.append(running)
         return running
 
-    def run(self, *more: str, timeout: float = 400) -> Running:
+    def run(self, *more: str, timeout: float = 900) -> Running:
         """The command, to its end."""
         running = self.start(*more)
         running.wait(timeout)
@@ -216,7 +218,7 @@ class Running:
         self.cpu_seconds = used.ru_utime + used.ru_stime - self.cpu_seconds
         return code
 
-    def until(self, reached: Callable[[], bool], seconds: float = 300) -> None:
+    def until(self, reached: Callable[[], bool], seconds: float = 900) -> None:
         """Wait for something while the command runs."""
         limit = time.monotonic() + seconds
         while not reached():
@@ -241,6 +243,10 @@ class Running:
             if state != "Z":
                 found[int(entry.name)] = title.strip()
         return found
+
+    def has(self, title: str) -> bool:
+        """A process with these words in its title is alive."""
+        return any(title in found for found in self.processes().values())
 
     def gone(self, seconds: float) -> dict[int, str]:
         """What still lives of this run after so long at most; empty is good."""

@@ -16,7 +16,7 @@ from codegrep.rollout.record import ExitCause, Rollout
 from codegrep.rollout.store import read_rollouts
 from tests.pipeline.experiments import HELD_OUT, STEPS, Experiment, Running
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # whole runs; seconds on a busy machine
 MODELS = ("base", "warm_start", "trained")
 RETRIEVERS = {*MODELS, "bm25_top1", "bm25_top2", "bm25_no_tests_top1", "bm25_no_tests_top2", "first_row", "oracle"}
 CURVES = (
@@ -166,7 +166,7 @@ def test_the_same_command_again_skips_everything(experiment: Experiment, first: 
 
 
 def test_evaluate_alone_uses_what_is_there(experiment: Experiment, first: Running) -> None:
-    alone = experiment.run("stages=[evaluate]", timeout=400)
+    alone = experiment.run("stages=[evaluate]")
     assert alone.process.returncode == 0, alone.stderr
     assert alone.stdout.splitlines()[0].startswith("evaluate: there already")
     assert len(experiment.mlflow_runs()) == 1
@@ -177,7 +177,7 @@ def test_evaluate_alone_says_what_is_missing(missing: str, experiment: Experimen
     hidden = experiment.folder / "hidden"
     shutil.move(artifacts[missing], hidden)
     try:
-        alone = experiment.run("stages=[evaluate]", timeout=400)
+        alone = experiment.run("stages=[evaluate]")
     finally:
         shutil.rmtree(artifacts[missing], ignore_errors=True)
         shutil.move(hidden, artifacts[missing])
