@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import tempfile
+import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ from codegrep.errors import CodegrepError, InfrastructureError
 from codegrep.training.callbacks import read_progress
 
 _ERROR_FILE = "codegrep_error.json"
+_TRACE_FILE = "traceback.txt"
 _ABORT_SECONDS = 10.0
 # By default glibc gives every large tensor back to the system when it is freed, and each new one costs page faults:
 # about a fifth of a training step on a CPU. Keeping the memory, in huge pages where the system allows it, avoids
@@ -93,7 +95,8 @@ def run_training(spec: TrainingSpec, storage: Path, name: str) -> TrainingResult
     """
     folder = storage.absolute() / name
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / _ERROR_FILE).unlink(missing_ok=True)
+    for old in (_ERROR_FILE, _TRACE_FILE):
+        (folder / old).unlink(missing_ok=True)
     cpus = {"CPU": spec.cpus_per_worker}
     trainer = _Job(
         _in_worker,
@@ -118,8 +121,11 @@ def run_training(spec: TrainingSpec, storage: Path, name: str) -> TrainingResult
         raise
     except (ray.train.TrainingFailedError, RayError) as error:
         _raise_noted(folder)
+        trace = folder / _TRACE_FILE
+        where = f"Its trace is in {trace}. " if trace.is_file() else ""
         raise InfrastructureError(
-            f"training '{name}' was lost: {_first_line(error)}", "The same command continues from the last checkpoint"
+            f"training '{name}' was lost: {_first_line(error)}",
+            f"{where}The same command continues from the last checkpoint",
         ) from error
     _raise_noted(folder)
     if result.checkpoint is None:
@@ -168,6 +174,9 @@ def _in_worker(config: dict[str, Any]) -> None:
         # raising ends the job.
         if isinstance(error, InfrastructureError) or ray.train.get_context().get_world_size() > 1:
             raise
+    except Exception:  # a mistake in the code, or memory that ran out: Ray tries again, the reason is kept
+        (Path(config["folder"]) / _TRACE_FILE).write_text(traceback.format_exc(), encoding="utf-8")
+        raise
 
 
 def _raise_noted(folder: Path) -> None:
