@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -140,7 +140,7 @@ def _block(
 @contextmanager
 def _bf16_products() -> Iterator[None]:
     """Products of float32 tensors take bfloat16 inputs (here they are that already) and sum in float32."""
-    setting = torch.backends.mkldnn.matmul
+    setting: Any = cast(Any, torch.backends.mkldnn).matmul
     before = setting.fp32_precision
     setting.fp32_precision = "bf16"
     try:

@@ -98,6 +98,7 @@ def run_training(spec: TrainingSpec, storage: Path, name: str) -> TrainingResult
     for old in (_ERROR_FILE, _TRACE_FILE):
         (folder / old).unlink(missing_ok=True)
     cpus = {"CPU": spec.cpus_per_worker}
+    worker_env = {"env_vars": {"GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", _MALLOC)}}
     trainer = _Job(
         _in_worker,
         train_loop_config={"loop": spec.loop, "config": dict(spec.config), "folder": str(folder)},
@@ -111,7 +112,7 @@ def run_training(spec: TrainingSpec, storage: Path, name: str) -> TrainingResult
             storage_path=str(storage.absolute()),
             failure_config=ray.train.FailureConfig(max_failures=spec.max_failures),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=spec.keep),
-            worker_runtime_env={"env_vars": {"GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", _MALLOC)}},
+            worker_runtime_env=worker_env,  # type: ignore[call-arg]  # the stubs show the old RunConfig
         ),
     )
     try:

@@ -101,7 +101,7 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
     def _generate(self, prompts: list[Any]) -> Any:
         generated = super()._generate(prompts)
-        self._scored = _padded_mask(generated[1], generated[2], self.pad_to_multiple_of or 1)
+        self._scored = _padded_mask(generated[1], generated[2], int(self.pad_to_multiple_of or 1))
         return generated
 
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
