@@ -132,6 +132,7 @@ class Lines:
         self._console, self._label, self._every = console, label, every
         self._of = "" if total is None else f" of {total}"
         self._done, self._started = 0, time.monotonic()
+        self._done_said = -1
         self._said = self._started
 
     def __call__(self, by: int = 1, note: str = "") -> None:
@@ -145,10 +146,11 @@ class Lines:
             self._say()
 
     def end(self) -> None:
-        """Say how far it came."""
-        self._say()
+        """Say how far it came, unless that has just been said."""
+        if self._done_said != self._done:
+            self._say()
 
     def _say(self) -> None:
-        self._said = time.monotonic()
+        self._said, self._done_said = time.monotonic(), self._done
         seconds = self._said - self._started
         self._console.print(f"  {self._label}: {self._done}{self._of} ({seconds:.0f} s)", highlight=False)

@@ -30,7 +30,6 @@ CURVES = (
     "optim/grad_norm",
     "rollout/turns",
     "rollout/calls_per_turn",
-    "errors/parse",
     "errors/infrastructure",
     "seconds/generation",
     "seconds/update",
@@ -100,7 +99,7 @@ def test_the_loss_mask_is_one_exactly_on_sampled_tokens(artifacts: dict[str, Pat
         pairs = zip(rollout.logprobs, rollout.loss_mask, strict=True)
         assert all(value < 0.0 if masked else value == 0.0 for value, masked in pairs)
     # The check says something: there is tool text between the turns.
-    assert all(len(r.turns) == 3 and 0 in r.loss_mask for r in scripted)
+    assert all(len(r.turns) > 1 and 0 in r.loss_mask for r in scripted)
 
 
 def test_grpo_sampled_what_the_configuration_asks_for(artifacts: dict[str, Path]) -> None:
