@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,6 +24,9 @@ WORKER_ENVIRONMENT = {
     "DO_NOT_TRACK": "true",
     "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads starve the engine beside them (PLATFORM: 2 against 50 tokens/s)
 }
+
+
+_SECONDS_TO_ANSWER = 10.0
 
 
 @contextmanager
@@ -74,6 +79,7 @@ def _start(cluster: ClusterConfig) -> None:
     environment = {"env_vars": dict(WORKER_ENVIRONMENT)}
     try:
         if cluster.address:
+            _check_answers(cluster.address)
             ray.init(address=cluster.address, runtime_env=environment, logging_level=logging.ERROR, log_to_driver=False)
         else:
             ray.init(
@@ -91,6 +97,14 @@ def _start(cluster: ClusterConfig) -> None:
         raise InfrastructureError(
             f"Ray cannot be reached at {where}: {error}", "Check cluster.address, or use cluster=local"
         ) from None
+
+
+def _check_answers(address: str) -> None:
+    """Ray itself goes on trying an address where nothing listens for a quarter of an hour."""
+    plain = re.fullmatch(r"\[?([^\[\]/]+)\]?:(\d+)", address)
+    if plain:
+        with socket.create_connection((plain[1], int(plain[2])), timeout=_SECONDS_TO_ANSWER):
+            pass
 
 
 def _quiet() -> None:

@@ -40,5 +40,5 @@ def native_output_to(log: Path) -> Iterator[None]:
         yield
     finally:
         sys.stderr.flush()
-        sys.stderr = before
         os.dup2(terminal, _STDERR)
+        sys.stderr = before
