@@ -59,28 +59,19 @@ def run_experiment(config: Config, experiment: str = "") -> None:
     run_id = fingerprint({k: v for k, v in asdict(config).items() if k not in _NOT_IDENTITY})[:8]
     run_folder = places.runs / f"{config.name}-seed{config.seed}-{run_id}"
     with _locked(run_folder), _stoppable():
-        status, started = "FAILED", time.monotonic()
-        tracker = _tracker(config, experiment, places, run_folder)
         try:
-            context = Context(config, experiment, places, run_folder, ArtifactStore(places.artifacts), tracker, console)
-            with ExitStack() as cluster:
+            with _recorded(config, experiment, places, run_folder) as tracker, ExitStack() as cluster:
+                store = ArtifactStore(places.artifacts)
+                context = Context(config, experiment, places, run_folder, store, tracker, console)
                 try:
                     _run_stages(context, cluster)
                 except KeyboardInterrupt:
                     console.print("\nStopping …")  # taking Ray down takes seconds
                     raise
-            status = "FINISHED"
         except KeyboardInterrupt:
-            status = "KILLED"
             console.print("Stopped. Nothing is lost: the same command continues where it was:")
             console.print(f"  {_command()}", highlight=False, markup=False, soft_wrap=True)
             raise
-        except CodegrepError as error:
-            tracker.tags({"error": str(error)[:500]})
-            raise
-        finally:
-            tracker.metrics({"seconds/run": time.monotonic() - started}, step=0)
-            tracker.finish(status)
 
 
 def _run_stages(context: Context, cluster: ExitStack) -> None:
@@ -119,7 +110,9 @@ def _upstream_done(context: Context, module: ModuleType) -> bool:
     return True
 
 
-def _tracker(config: Config, experiment: str, places: Places, run_folder: Path) -> Tracker:
+@contextmanager
+def _recorded(config: Config, experiment: str, places: Places, run_folder: Path) -> Iterator[Tracker]:
+    """The MLflow run, created or continued; it ends with the status of how the block ended."""
     uri, location = resolve(config.tracking, places.outputs)
     environment = snapshot()
     tags = {
@@ -130,6 +123,7 @@ def _tracker(config: Config, experiment: str, places: Places, run_folder: Path) 
         "codegrep.run_folder": run_folder.name,
         **environment_tags(environment),
     }
+    status, started, failure = "FAILED", time.monotonic(), run_folder / "error.txt"
     tracker = Tracker.start(
         uri=uri,
         experiment=config.tracking.experiment,
@@ -138,12 +132,27 @@ def _tracker(config: Config, experiment: str, places: Places, run_folder: Path) 
         run_id_file=run_folder / "mlflow_run_id",
         artifact_location=location,
     )
-    tracker.params(asdict(config))
-    write_json(run_folder / "config.json", masked(asdict(config)))
-    write_json(run_folder / "environment.json", environment)
-    tracker.artifact(run_folder / "config.json", "run")
-    tracker.artifact(run_folder / "environment.json", "run")
-    return tracker
+    try:
+        tracker.params(asdict(config))
+        write_json(run_folder / "config.json", masked(asdict(config)))
+        write_json(run_folder / "environment.json", environment)
+        tracker.artifact(run_folder / "config.json", "run")
+        tracker.artifact(run_folder / "environment.json", "run")
+        yield tracker
+        status = "FINISHED"
+        if failure.is_file():  # of an earlier attempt; MLflow's tags are overwritten, never deleted
+            tracker.tags({"error": ""})
+            failure.unlink()
+    except KeyboardInterrupt:
+        status = "KILLED"
+        raise
+    except CodegrepError as error:
+        failure.write_text(f"{error}\n", encoding="utf-8")
+        tracker.tags({"error": str(error)[:500]})
+        raise
+    finally:
+        tracker.metrics({"seconds/run": time.monotonic() - started}, step=0)
+        tracker.finish(status)
 
 
 @contextmanager

@@ -131,7 +131,11 @@ class Experiment:
         tag = uuid.uuid4().hex
         command = [
             *(sys.executable, "-m", "codegrep", *self.arguments),
-            f"data.sources.git_history.args.path={self.repository}",
+            *(
+                [f"data.sources.git_history.args.path={self.repository}"]
+                if "data=git_history" in self.arguments
+                else []
+            ),
             f"outputs={self.outputs}",
             *more,
         ]

@@ -17,6 +17,7 @@ import pytest
 from codegrep.__main__ import main
 from codegrep.engines.models import provide
 from codegrep.issues.git_process import run_git
+from codegrep.tracking.store import connect
 from tests.pipeline.experiments import Experiment, make_repository
 
 Row = dict[str, Any]
@@ -89,6 +90,13 @@ def rows_of(clones: Path, label: str) -> list[Row]:
     ]
 
 
+def mlflow_run(outputs: Path, name: str) -> Any:
+    client = connect(f"sqlite:///{outputs}/mlflow.db")
+    runs = client.search_runs([found.experiment_id for found in client.search_experiments()])
+    (run,) = [run for run in runs if run.info.run_name == f"{name}-seed0"]
+    return run
+
+
 def swe_bench(folder: Path, rows: list[Row | str], clones: Path, *more: str) -> tuple[str, ...]:
     """Arguments for a data set in SWE-bench's form; a string is written as it is."""
     path = folder / "instances.jsonl"
@@ -141,11 +149,21 @@ def test_no_row_left_is_one_line(clones: Path, tmp_path: Path, command: Callable
     assert "no usable issue is left" in line and "repository cannot be cloned" in line
 
 
-def test_a_leak_between_splits_stops_the_run(clones: Path, tmp_path: Path, command: Callable[..., Ended]) -> None:
+def test_a_leak_between_splits_stops_the_run(
+    clones: Path, tmp_path: Path, outputs: Path, command: Callable[..., Ended]
+) -> None:
     rows = [*rows_of(clones, "acme/shop"), *rows_of(clones, "other/store")]
+    own = rows[-1]["problem_statement"]
     rows[-1]["problem_statement"] = rows[0]["problem_statement"]
-    line = command(*swe_bench(tmp_path, rows, clones)).line
+    line = command(*swe_bench(tmp_path, rows, clones, "name=leaky")).line
     assert "leak between splits" in line and rows[-1]["instance_id"] in line and rows[0]["instance_id"] in line
+    assert mlflow_run(outputs, "leaky").info.status == "FAILED"
+    assert mlflow_run(outputs, "leaky").data.tags["error"] in line
+    # The same command, once the data are mended, ends the same MLflow run well, without the old error.
+    rows[-1]["problem_statement"] = own
+    assert command(*swe_bench(tmp_path, rows, clones, "name=leaky")).code == 0
+    assert mlflow_run(outputs, "leaky").info.status == "FINISHED"
+    assert mlflow_run(outputs, "leaky").data.tags["error"] == ""
 
 
 def test_too_little_disk(command: Callable[..., Ended]) -> None:

@@ -84,7 +84,7 @@ def test_ctrl_c_while_a_repository_is_cloned(experiment: Experiment) -> None:
         )
         experiment.environment = {"HOME": str(home), "no_proxy": "127.0.0.1", "http_proxy": ""}
         running = experiment.start("stages=[prepare]")
-        running.until(lambda: any("git" in title.split()[0] for title in running.processes().values()))
+        running.until(lambda: any(" clone " in title for title in running.processes().values()))
         os.kill(running.process.pid, signal.SIGINT)
         check_stopped(experiment, running)
 
