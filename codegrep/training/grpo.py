@@ -27,9 +27,9 @@ from codegrep.rollout.record import ExitCause, Rollout
 from codegrep.tracking.names import from_trl
 from codegrep.training.lora import lora_config
 from codegrep.training.lora_linear import use_fused_lora
+from codegrep.training.scoring import SHAPE
 from codegrep.training.step_metrics import Sums, add_up, rollout_sums
 from codegrep.training.trl_seams import SeamedGRPOTrainer
-from codegrep.training.warm_start import PAD_TO
 
 # (issues, group size, optimiser step) -> group_size rollouts of the first issue, then of the second, and so on.
 Collect = Callable[[Sequence[Issue], int, int], list[Rollout]]
@@ -215,7 +215,7 @@ def grpo_arguments(
         num_iterations=every,
         num_generations=settings.group_size,
         max_completion_length=max_completion_tokens,
-        pad_to_multiple_of=PAD_TO,
+        pad_to_multiple_of=SHAPE,
         learning_rate=settings.learning_rate,
         lr_scheduler_type=settings.scheduler,
         warmup_steps=math.ceil(settings.warmup_share * settings.steps),

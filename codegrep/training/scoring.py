@@ -21,6 +21,9 @@ from transformers import DynamicCache, PreTrainedModel
 from codegrep.errors import ModelError
 from codegrep.training.causal_attention import causal_attention
 
+# Lengths are rounded up to multiples of this. The CPU's matrix library compiles a product for each new shape and keeps
+# it: with free lengths a step takes half as long again, and memory grows.
+SHAPE = 64
 _CHUNK = 1024  # rows of (rows, vocabulary) logits that exist at once
 
 
@@ -117,24 +120,31 @@ def _hidden_shared(
     for prompt_ids, rows in by_prompt.items():
         longest = max(int(attention_mask[row, prompt_length:].sum()) for row in rows)
         completions = input_ids[rows, prompt_length : prompt_length + longest]
-        states = _group_states(model, input_ids.new_tensor(prompt_ids)[None], completions)
+        states = _group_states(model, input_ids.new_tensor(prompt_ids), completions)
         for place, row in enumerate(rows):
             pieces[row] = states[place][scored[row, prompt_length : prompt_length + longest]]
     return torch.cat([cast(Tensor, piece) for piece in pieces])
 
 
 def _group_states(model: PreTrainedModel, prompt: Tensor, completions: Tensor) -> Tensor:
-    """(n, C, H) states that predict completions[i, t]; prompt (1, P), completions (n, C)."""
+    """(n, C, H) states that predict completions[i, t]; prompt (P,), completions (n, C).
+
+    What is computed once is the prompt's largest multiple of SHAPE tokens; the rest of it goes with each completion,
+    which is padded on the right. So every product has one of few shapes.
+    """
     count, length = completions.shape
-    cache = DynamicCache(config=model.config)
-    first = model.base_model(input_ids=prompt, past_key_values=cache, use_cache=True).last_hidden_state[:, -1:]
-    first = first.expand(count, -1, -1)
-    if length <= 1:
-        return first[:, :length]
-    cache.batch_repeat_interleave(count)
-    # The last token predicts nothing that is scored.
-    rest = model.base_model(input_ids=completions[:, :-1], past_key_values=cache, use_cache=True).last_hidden_state
-    return torch.cat([first, rest], dim=1)
+    once = (len(prompt) - 1) // SHAPE * SHAPE
+    rest = prompt[once:].expand(count, -1)
+    rows = torch.cat([rest, completions[:, :-1]], dim=1)  # the last token predicts nothing that is scored
+    rows = torch.nn.functional.pad(rows, (0, -rows.shape[1] % SHAPE))
+    cache = None
+    if once:
+        cache = DynamicCache(config=model.config)
+        model.base_model(input_ids=prompt[None, :once], past_key_values=cache, use_cache=True)
+        cache.batch_repeat_interleave(count)
+    states = model.base_model(input_ids=rows, past_key_values=cache, use_cache=cache is not None).last_hidden_state
+    first = len(prompt) - once - 1
+    return cast(Tensor, states[:, first : first + length])
 
 
 def _head(model: PreTrainedModel) -> Tensor:
@@ -156,6 +166,9 @@ class _TokenLogProbs(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+        count = len(targets)
+        hidden = torch.nn.functional.pad(hidden, (0, 0, 0, -count % (4 * SHAPE)))
+        targets = torch.nn.functional.pad(targets, (0, -count % (4 * SHAPE)))
         logprobs = hidden.new_empty(len(targets), dtype=torch.float32)
         entropy = torch.empty_like(logprobs)
         wanted = ctx.needs_input_grad[0]
@@ -172,7 +185,8 @@ class _TokenLogProbs(torch.autograd.Function):
             if slopes is not None:
                 slopes[part] = (weight[targets[part]].float() - (p.to(weight.dtype) @ weight).float()) / temperature
         if slopes is not None:
-            ctx.save_for_backward(slopes)
+            ctx.save_for_backward(slopes[:count])
+        logprobs, entropy = logprobs[:count].clone(), entropy[:count].clone()
         ctx.mark_non_differentiable(entropy)
         return logprobs, entropy
 

@@ -24,10 +24,7 @@ from transformers import PreTrainedTokenizerBase, Trainer, TrainingArguments
 from codegrep.config import WarmStartConfig
 from codegrep.errors import DataError
 from codegrep.training.examples import Example, plan_steps
-
-# Widths are rounded up: a new shape at every step makes the CPU's allocator hold ever more memory (12 GB after 160
-# steps).
-PAD_TO = 64
+from codegrep.training.scoring import SHAPE
 
 
 class StepDataset(Dataset[list[Example]]):
@@ -45,13 +42,13 @@ class StepDataset(Dataset[list[Example]]):
 
 def collate(steps: Sequence[Sequence[Example]], pad: int) -> dict[str, Tensor]:
     """One worker's share of one step as tensors: input_ids (B, T) right-padded with `pad` to a
-    multiple of PAD_TO, weights (B, T) float32.
+    multiple of SHAPE, weights (B, T) float32.
 
     A share without examples becomes one row without weight, so that every worker takes part in the step.
     """
     (examples,) = steps
     rows = examples or [Example((pad, pad), (0.0, 0.0))]
-    width = -(-max(len(row) for row in rows) // PAD_TO) * PAD_TO
+    width = -(-max(len(row) for row in rows) // SHAPE) * SHAPE
     input_ids = torch.full((len(rows), width), pad, dtype=torch.long)
     weights = torch.zeros(len(rows), width)
     for place, row in enumerate(rows):

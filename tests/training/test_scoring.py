@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from codegrep.engines.models import load_model
+from codegrep.training import scoring
 from codegrep.training.lora import attach_lora
 from codegrep.training.scoring import add_scoring
 from tests.training.made_rollouts import LORA
@@ -36,9 +37,13 @@ def _plain(model: torch.nn.Module, ids: Tensor, mask: Tensor, temperature: float
     return logprobs, entropy
 
 
+@pytest.mark.parametrize("shape", [1, 4, 64])  # the prompt of 8 is shared up to 7, up to 4, not at all
 @pytest.mark.parametrize("temperature", [1.0, 0.7])
 @pytest.mark.parametrize("shared", [True, False])
-def test_scores_and_gradients_equal_whole_logits(nano: Path, shared: bool, temperature: float) -> None:
+def test_scores_and_gradients_equal_whole_logits(
+    nano: Path, shared: bool, temperature: float, shape: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scoring, "SHAPE", shape)
     model = _model(nano)
     generator = torch.Generator().manual_seed(3)
     ids = torch.randint(5, 300, (5, 20), generator=generator)
@@ -95,7 +100,8 @@ def test_the_ordinary_forward_is_untouched(nano: Path) -> None:
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_bfloat16_scores_are_near_float32(nano: Path, shared: bool) -> None:
+def test_bfloat16_scores_are_near_float32(nano: Path, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scoring, "SHAPE", 8)
     exact = _model(nano)
     model = load_model(nano, "bfloat16")
     model.requires_grad_(False)
