@@ -51,7 +51,10 @@ def test_a_killed_driver_takes_its_processes_along_and_the_same_command_goes_on(
     killed.until(lambda: finished_steps(warm, killed) >= 2)
     killed.process.kill()
     killed.wait(60)
-    assert killed.gone(60) == {}
+    # Ray's two node agents first look for a minute whether its control store comes back; the others go at once.
+    left = killed.gone(15)
+    assert all("Agent" in title for title in left.values()), left
+    assert killed.gone(300) == {}
     before = {r.rollout_id for r in read_rollouts(train_folder(warm, killed) / "rollouts")}
     again = warm.run(*own, timeout=1200)
     assert again.process.returncode == 0, again.stdout + again.stderr
