@@ -1,4 +1,5 @@
-"""`python -m codegrep +experiment=v3`: Hydra composes the configuration, the pipeline runs it.
+"""`python -m codegrep +experiment=v3`: Hydra composes the configuration, the pipeline runs it. `python -m codegrep NAME …`
+runs a command of codegrep/commands.py instead.
 
 Nothing heavy is imported before the configuration has been composed and checked, so that --help and --cfg answer at
 once.
@@ -17,8 +18,9 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
+from codegrep import commands
 from codegrep.compose import CONF, explain, load
-from codegrep.errors import CodegrepError
+from codegrep.errors import CodegrepError, ConfigError
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
@@ -46,8 +48,17 @@ def main() -> None:
     if len(sys.argv) > 1 and not Path(CONF).is_dir():
         print(f"codegrep: the configuration folder is missing beside the package ({CONF})", file=sys.stderr)
         sys.exit(2)
+    first = sys.argv[1] if len(sys.argv) > 1 else ""
+    command = commands.named(first)
     try:
+        if command is not None:
+            sys.exit(commands.run(command, sys.argv[2:]))
+        if near := commands.mistyped(first):
+            raise ConfigError(f"there is no command '{first}'", f"Did you mean {near}?")
         _run()
+    except CodegrepError as error:
+        _say(error)
+        sys.exit(2)
     except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
         _say(explain(error))
         sys.exit(2)

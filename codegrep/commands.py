@@ -1,0 +1,45 @@
+"""The commands beside the experiment: `python -m codegrep NAME …`. An experiment needs no name: `+experiment=v3` runs it.
+
+A command is one function `(argv: list[str]) -> int` (the exit code), in the module of its own room, imported only when
+it is called. To add one: write the function and a line below.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Command:
+    """Where a command is.
+
+    Attributes:
+        function: "package.module:function".
+        summary: one line for the overview.
+    """
+
+    function: str
+    summary: str
+
+
+COMMANDS: dict[str, Command] = {}
+
+
+def named(word: str) -> Command | None:
+    """The command that the first word of the command line names; None where it is an override or an option of Hydra."""
+    return COMMANDS.get(word)
+
+
+def mistyped(word: str) -> str:
+    """The nearest command to a bare word that is none, or ''."""
+    if not word.isidentifier():
+        return ""
+    return next(iter(difflib.get_close_matches(word, COMMANDS, n=1)), "")
+
+
+def run(command: Command, argv: list[str]) -> int:
+    """Import and call a command; its exit code."""
+    module, _, function = command.function.partition(":")
+    return int(getattr(importlib.import_module(module), function)(argv))
