@@ -1,5 +1,6 @@
-"""`python -m codegrep +experiment=v3`: Hydra composes the configuration, the pipeline runs it. `python -m codegrep NAME …`
-runs a command of codegrep/commands.py instead.
+"""`python -m codegrep +experiment=v3`: Hydra composes the configuration, the pipeline runs it.
+
+`python -m codegrep NAME …` runs a command of codegrep/commands.py instead.
 
 Nothing heavy is imported before the configuration has been composed and checked, so that --help and --cfg answer at
 once.

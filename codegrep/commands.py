@@ -1,4 +1,4 @@
-"""The commands beside the experiment: `python -m codegrep NAME …`. An experiment needs no name: `+experiment=v3` runs it.
+"""The commands beside the experiment: `python -m codegrep NAME …`. An experiment itself needs none.
 
 A command is one function `(argv: list[str]) -> int` (the exit code), in the module of its own room, imported only when
 it is called. To add one: write the function and a line below.
