@@ -1,6 +1,6 @@
 """Brings a model onto this machine and prints its folder.
 
-    python scripts/provide_model.py provided:smollm2-135m-instruct
+python scripts/provide_model.py provided:smollm2-135m-instruct
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from codegrep.rollout.terms import search_terms
 
-TRACE = '''Crash when saving
+TRACE = """Crash when saving
 ```
 Traceback (most recent call last):
   File "/usr/lib/python3.11/site-packages/acme/cli.py", line 3, in main
@@ -16,7 +16,7 @@ Traceback (most recent call last):
     raise ValueError("row 17 has no column named 'price'")
 ValueError: row 17 has no column named 'price'
 ```
-'''
+"""
 
 
 def texts(statement: str, count: int = 99) -> list[str]:
