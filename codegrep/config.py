@@ -332,12 +332,23 @@ class ClusterConfig:
 
 @dataclass
 class TrackingConfig:
-    """conf/tracking. uri: MLflow tracking URI; empty means SQLite under `outputs`."""
+    """conf/tracking.
+
+    Attributes:
+        uri: MLflow tracking URI; empty means SQLite under `outputs`.
+        experiment: MLflow experiment; runs of one experiment are compared side by side.
+        artifact_location: where a new experiment's artifacts go; None leaves it to the store.
+        sweep, parent_run: id of the sweep and MLflow run id of its parent run; set by the launcher of a sweep.
+        system_metrics_seconds: how often CPU, memory, disk, network and GPU use is recorded; 0 never.
+    """
 
     name: str
     uri: str
     experiment: str
     artifact_location: str | None = None
+    sweep: str = ""
+    parent_run: str = ""
+    system_metrics_seconds: float = 10.0
 
 
 @dataclass

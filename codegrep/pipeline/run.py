@@ -29,6 +29,7 @@ from codegrep.tracking.environment import tags as environment_tags
 from codegrep.tracking.parameters import masked
 from codegrep.tracking.run import Tracker
 from codegrep.tracking.store import resolve
+from codegrep.tracking.sweep import child_tags
 
 # In the order in which they run; each module has inputs(context) and run(context, artifact).
 STAGE_MODULES: dict[str, ModuleType] = {
@@ -121,6 +122,7 @@ def _recorded(config: Config, experiment: str, places: Places, run_folder: Path)
         "codegrep.scale": config.scale.name,
         "codegrep.seed": str(config.seed),
         "codegrep.run_folder": run_folder.name,
+        **child_tags(config.tracking),
         **environment_tags(environment),
     }
     status, started, failure = "FAILED", time.monotonic(), run_folder / "error.txt"

@@ -22,14 +22,18 @@ def recorded(run_id_file: Path) -> str | None:
     return line if line and not line.startswith("key ") else None
 
 
-def create_once(client: MlflowClient, experiment_id: str, name: str, run_id_file: Path) -> str:
-    """Id of the run that carries the file's key, created if there is none. The file names it afterwards."""
-    key = _read_key(run_id_file)
+def create_once(client: MlflowClient, experiment_id: str, name: str, run_id_file: Path, key: str | None = None) -> str:
+    """Id of the run that carries the key, created if there is none. The file names it afterwards.
+
+    Args:
+        key: letters, digits, '_' and '-'; None takes the one in the file, or makes one up.
+    """
+    fixed, key = key, key or _read_key(run_id_file)
     found = client.search_runs([experiment_id], f"tags.`{_KEY_TAG}` = '{key}'", max_results=1) if key else []
     if found:
         run_id = str(found[0].info.run_id)
     else:
-        key = uuid.uuid4().hex
+        key = fixed or uuid.uuid4().hex
         _write(run_id_file, f"key {key}")
         run_id = str(client.create_run(experiment_id, tags={_KEY_TAG: key}, run_name=name).info.run_id)
     _write(run_id_file, run_id)
@@ -41,7 +45,7 @@ def _read_key(run_id_file: Path) -> str | None:
         word, _, key = run_id_file.read_text(encoding="utf-8").strip().partition(" ")
     except OSError:
         return None
-    return key if word == "key" and key.isalnum() else None
+    return key if word == "key" and key.isalnum() and key.isascii() else None
 
 
 def _write(path: Path, line: str) -> None:

@@ -78,6 +78,7 @@ class Tracker:
         tags: Mapping[str, str],
         run_id_file: Path,
         artifact_location: str | None = None,
+        key: str | None = None,
     ) -> Tracker:
         """Create the run, or continue the one that `run_id_file` names, and mark it RUNNING.
 
@@ -91,6 +92,8 @@ class Tracker:
             tags: set on the run, also when it is continued.
             run_id_file: one line, the run id. What cannot be sent is kept in its folder.
             artifact_location: of a new experiment; None puts it beside an SQLite file, or leaves it to the server.
+            key: a name of the run's own, unique in the experiment, by which it is found again where the file is
+                missing; None makes one up, and then only the file leads to the run.
 
         Raises:
             InfrastructureError: a new run cannot be created since the store cannot be reached. (A known run is
@@ -104,7 +107,7 @@ class Tracker:
             if run_id is None:
                 location = artifact_location or store.artifact_location(uri)
                 experiment_id = identity.experiment(client, experiment, location)
-                run_id = identity.create_once(client, experiment_id, name, run_id_file)
+                run_id = identity.create_once(client, experiment_id, name, run_id_file, key)
         except ImportError:
             raise
         except Exception as error:
