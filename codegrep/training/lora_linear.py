@@ -8,6 +8,7 @@ the base's dtype; the small matrices A and B are cast instead, their gradients c
 from __future__ import annotations
 
 import types
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -48,6 +49,39 @@ class _LoraProduct(torch.autograd.Function):
         return grad_x, None, None, grad_a, grad_b, None
 
 
+@dataclass(frozen=True)
+class _Stacked:
+    """W over A in one matrix, so that generation does two products a layer instead of three and casts nothing.
+
+    Attributes:
+        weight: (out + r, in). b: (out, r), scaled. Both in the base's dtype.
+        made_from: counters of the adapter's two tensors, which PyTorch raises with every change in place.
+    """
+
+    weight: Tensor
+    b: Tensor
+    made_from: tuple[int, int, float]
+
+    def __call__(self, x: Tensor, bias: Tensor | None) -> Tensor:
+        out = self.b.shape[0]
+        both = x.reshape(-1, x.shape[-1]) @ self.weight.T
+        y = torch.addmm(both[:, :out], both[:, out:], self.b.T)
+        if bias is not None:
+            y += bias
+        return y.view(*x.shape[:-1], out)
+
+
+def _stacked(layer: LoraLinear, name: str) -> _Stacked:
+    a, b, scale = layer.lora_A[name].weight, layer.lora_B[name].weight, layer.scaling[name]
+    made_from = (a._version, b._version, scale)
+    known = vars(layer).get("_stacked")
+    if known is None or known.made_from != made_from:
+        weight = layer.base_layer.weight
+        known = _Stacked(torch.cat([weight, a.to(weight.dtype)]), (b * scale).to(weight.dtype), made_from)
+        layer._stacked = known
+    return known
+
+
 def use_fused_lora(model: PeftModel) -> int:
     """Let the model's LoRA layers use the fused product where it is equal to PEFT's own; returns how many layers can.
 
@@ -73,6 +107,8 @@ def _forward(layer: LoraLinear, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     base = layer.base_layer
     if x.dtype != base.weight.dtype or base.weight.requires_grad or torch.is_autocast_enabled("cpu"):
         return LoraLinear.forward(layer, x)
+    if not torch.is_grad_enabled():
+        return _stacked(layer, name)(x, base.bias)
     result: Tensor = _LoraProduct.apply(
         x, base.weight, base.bias, layer.lora_A[name].weight, layer.lora_B[name].weight, layer.scaling[name]
     )
