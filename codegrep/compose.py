@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from codegrep.config import BASELINES, MODELS, STAGES, Config
 from codegrep.errors import ConfigError
 from codegrep.rewards.load import load_advantage, load_reward
+from codegrep.rewards.signals import load_governance, load_process
 
 _PACKAGE = Path(__file__).resolve().parent
 # An installed wheel carries a copy inside the package; in a checkout conf/ stands beside it.
@@ -88,6 +89,8 @@ def check(config: Config) -> None:
     # A misspelt function or parameter shows here, and not after the warm start.
     load_reward(config.reward)
     load_advantage(config.advantage)
+    load_governance(config.governance)
+    load_process(config.process)
 
 
 def explain(error: Exception) -> ConfigError:

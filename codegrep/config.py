@@ -162,6 +162,46 @@ class FunctionConfig:
 
 
 @dataclass
+class GovernanceConfig:
+    """conf/governance: what the cause of a rollout's end does to its reward and its mask (SPEC 4.4).
+
+    Attributes:
+        handling: cause -> normal, last_turn or full_mask; a cause that is not named is normal. Causes are the exit
+            causes of a rollout, and excessive_calls and repetition.
+        masked_in_group: fully masked rollouts stay in mean and deviation of their group, with reward 0.
+        infrastructure_in_group: so do those that the machine lost; False leaves them out.
+        max_calls: more calls in one turn are excessive_calls (5); 0 never.
+        repetition_tokens, repetition_times: an n-gram of so many tokens, found more than so many times in one turn, is
+            a repetition (15, 30); 0 times: never.
+    """
+
+    name: str
+    handling: dict[str, str]
+    masked_in_group: bool
+    infrastructure_in_group: bool
+    max_calls: int
+    repetition_tokens: int
+    repetition_times: int
+
+
+@dataclass
+class ProcessConfig:
+    """conf/process: scores of turns that become weights of tokens (SPEC 4.2).
+
+    Attributes:
+        function: dotted name of a turn scorer, or None for equal weights. params: its keyword arguments.
+        only_answered: rollouts without an answer keep equal weights.
+        floor: smallest weight of a turn in a negative rollout, before rescaling (0.1).
+    """
+
+    name: str
+    function: str | None
+    params: dict[str, Any]
+    only_answered: bool
+    floor: float
+
+
+@dataclass
 class LoraSettings:
     """LoRA over all linear projections (paper: r=32, alpha=64)."""
 
@@ -366,6 +406,8 @@ class Config:
     agent: AgentConfig
     reward: FunctionConfig
     advantage: FunctionConfig
+    governance: GovernanceConfig
+    process: ProcessConfig
     train: TrainConfig
     evaluate: EvaluateConfig
     sandbox: SandboxConfig

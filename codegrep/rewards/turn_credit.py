@@ -1,4 +1,7 @@
-"""Weights of assistant turns for the warm start: credit by outcome (colgrep, arXiv 2610.05099; SPEC 3.3).
+"""Scores of assistant turns, and the first rule that gives them: credit by outcome (colgrep, arXiv 2610.05099).
+
+A turn scorer is used twice: the warm start weighs the turns of a demonstration by it (SPEC 3.3), and GRPO makes token
+weights of it (`codegrep.rewards.process_weights`). The loss of the warm start is
 
     L_SFT = [ Σ_i w_i Σ_{t in T_i} CE_t ] / [ Σ_i w_i |T_i| ]
 
@@ -17,9 +20,10 @@ The paper gives the four weights and the loss. These rules are reconstructed, fo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from codegrep.issues.issue import LineRange
 from codegrep.rewards.scores import recall
 
 
@@ -41,19 +45,63 @@ class CallFacts:
         key: equal for calls with the same tool and arguments.
         paths: repo-relative paths of the result.
         ok: the tool ran; False for malformed, refused and failed calls.
+        reads: lines of files that the result shows; empty for a search.
     """
 
     key: str
     paths: tuple[str, ...]
     ok: bool = True
+    reads: tuple[LineRange, ...] = ()
 
 
 @dataclass(frozen=True)
 class TurnFacts:
-    """One assistant turn. submission: the answered files, None when the turn does not submit."""
+    """One assistant turn. submission: the answered files, None when the turn does not submit. text: as it was written,
+    for judges.
+    """
 
     calls: tuple[CallFacts, ...] = ()
     submission: tuple[str, ...] | None = None
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """What a turn scorer sees of one rollout.
+
+    Attributes:
+        turns: assistant turns in order.
+        gold: gold files of the issue.
+        statement: the issue's text, for judges; "" where it is not at hand.
+    """
+
+    turns: tuple[TurnFacts, ...]
+    gold: frozenset[str]
+    statement: str = ""
+
+    @property
+    def answered(self) -> bool:
+        """A turn submitted files."""
+        return any(turn.submission is not None for turn in self.turns)
+
+
+# One score in [0, 1] for each turn, None for a turn that is not judged; None in place of the list where the whole
+# trajectory has no valid scores (a judge failed).
+TurnScores = Sequence[float | None]
+TurnScorer = Callable[[Trajectory], TurnScores | None]
+
+
+def outcome_credit(
+    trajectory: Trajectory,
+    *,
+    new_gold: float = 1.0,
+    seen_gold: float = 0.6,
+    no_gold: float = 0.3,
+    empty: float = 0.05,
+) -> list[float | None]:
+    """`turn_weights` as a turn scorer: every turn by what it found, the submitting one by its recall."""
+    credit = CreditWeights(new_gold, seen_gold, no_gold, empty)
+    return list(turn_weights(trajectory.turns, trajectory.gold, credit))
 
 
 def turn_weights(

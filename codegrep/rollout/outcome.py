@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 
 from codegrep.issues.issue import LineRange
 from codegrep.protocol.calls import ToolStatus
 from codegrep.protocol.parse import parse_message
+from codegrep.rewards.governance import Conduct
 from codegrep.rewards.outcome import Outcome
-from codegrep.rewards.turn_credit import CallFacts, TurnFacts
+from codegrep.rewards.turn_credit import CallFacts, Trajectory, TurnFacts
 from codegrep.rollout.record import CallRecord, Rollout, Turn
+
+_NUMBERED = re.compile(r"^(\d+)\t", re.MULTILINE)  # a line of a read's result
 
 
 def outcome_of(
@@ -45,17 +49,41 @@ def outcome_of(
 
 
 def turn_facts(rollout: Rollout) -> list[TurnFacts]:
-    """Turns of a rollout for the SFT weights of `codegrep.rewards.turn_credit`; the answer belongs to the last turn."""
+    """Turns of a rollout for the turn scorers of `codegrep.rewards`; the answer belongs to the last turn."""
     last = len(rollout.turns) - 1
     return [
         TurnFacts(
             calls=tuple(
-                CallFacts(_call_key(call), tuple(call.paths), call.status == ToolStatus.OK.value) for call in turn.calls
+                CallFacts(_call_key(call), tuple(call.paths), call.status == ToolStatus.OK.value, _lines_read(call))
+                for call in turn.calls
             ),
             submission=tuple(rollout.answer) if rollout.answered and index == last else None,
+            text=turn.text,
         )
         for index, turn in enumerate(rollout.turns)
     ]
+
+
+def trajectory_of(rollout: Rollout, statement: str = "") -> Trajectory:
+    """What a turn scorer sees of a rollout. statement: the issue's text, for judges."""
+    return Trajectory(tuple(turn_facts(rollout)), frozenset(rollout.gold_files), statement)
+
+
+def conduct_of(rollout: Rollout) -> Conduct:
+    """What governance looks at in a rollout: calls refused and malformed included, and the sampled tokens."""
+    return Conduct(
+        exit_cause=rollout.exit_cause,
+        calls_per_turn=tuple(len(turn.calls) for turn in rollout.turns),
+        turns=tuple(tuple(rollout.completion_ids[turn.start : turn.end]) for turn in rollout.turns),
+    )
+
+
+def _lines_read(call: CallRecord) -> tuple[LineRange, ...]:
+    """The lines that a read has shown, from the numbers in its result: what was asked for may have been cut."""
+    if call.name != "read" or len(call.paths) != 1:
+        return ()
+    numbers = [int(number) for number in _NUMBERED.findall(call.text)]
+    return (LineRange(call.paths[0], min(numbers), max(numbers)),) if numbers else ()
 
 
 def _answered_ranges(rollout: Rollout) -> tuple[LineRange, ...]:

@@ -1,0 +1,73 @@
+"""From conf/governance and conf/process to rules and turn scorers, tried before anything is started."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from codegrep.config import FunctionConfig, GovernanceConfig, ProcessConfig
+from codegrep.errors import ConfigError
+from codegrep.rewards.governance import Handling, Rules
+from codegrep.rewards.load import load_function
+from codegrep.rewards.process_weights import ProcessScoring
+from codegrep.rewards.turn_credit import CallFacts, Trajectory, TurnFacts, TurnScorer
+
+# A search that finds, one that repeats, an answer; and a rollout that ended before its first turn.
+_SAMPLES = (
+    Trajectory(
+        (
+            TurnFacts((CallFacts("grep a", ("a.py", "b.py")), CallFacts("grep b", (), ok=False))),
+            TurnFacts((CallFacts("grep a", ("a.py", "b.py")),)),
+            TurnFacts(submission=("a.py",)),
+        ),
+        frozenset({"a.py"}),
+    ),
+    Trajectory((), frozenset({"a.py"})),
+)
+
+
+def load_governance(config: GovernanceConfig, key: str = "governance") -> Rules:
+    """Rules of `config`.
+
+    Raises:
+        ConfigError: an unknown cause or handling, or a number out of range.
+    """
+    try:
+        return Rules(
+            handling={str(cause): cast(Handling, handling) for cause, handling in config.handling.items()},
+            masked_in_group=config.masked_in_group,
+            infrastructure_in_group=config.infrastructure_in_group,
+            max_calls=config.max_calls,
+            repetition_tokens=config.repetition_tokens,
+            repetition_times=config.repetition_times,
+        )
+    except ValueError as problem:
+        raise ConfigError(f"{key}: {problem}", "See conf/governance") from problem
+
+
+def load_process(config: ProcessConfig, key: str = "process") -> ProcessScoring:
+    """Turn scoring of `config`. A scorer is tried on sample trajectories, unless it says that it asks a model.
+
+    Raises:
+        ConfigError: no such function, a wrong parameter, or a function that does not give a score in [0, 1] or None for
+            each turn.
+    """
+    if config.floor <= 0:
+        raise ConfigError(f"{key}.floor is {config.floor}", "It must be positive; the paper uses 0.1")
+    if not config.function:
+        return ProcessScoring(None, config.only_answered, config.floor)
+    function = load_function(FunctionConfig(config.name, config.function, config.params), key)
+    scoring = ProcessScoring(cast(TurnScorer, function), only_answered=False, floor=config.floor)
+    for sample in _SAMPLES:
+        try:
+            _, standing = scoring.scores(sample)
+        except Exception as problem:  # whatever a user's function raises, before anything is started
+            raise ConfigError(
+                f"{key}: {config.function} failed on a sample rollout: {type(problem).__name__}: {problem}",
+                f"Check {key}.params, or the function",
+            ) from problem
+        if standing != "weighted":
+            raise ConfigError(
+                f"{key}: {config.function} did not give a score in [0, 1] or None for each turn of a sample rollout",
+                f"Check {key}.params, or the function",
+            )
+    return ProcessScoring(scoring.scorer, config.only_answered, config.floor)

@@ -1,0 +1,148 @@
+"""Governance by hand: which cause a rollout is given, and what becomes of it."""
+
+from __future__ import annotations
+
+import pickle
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from codegrep.rewards.governance import CAUSES, EXIT_CAUSES, HANDLINGS, Conduct, Rules, Verdict, govern, repeats
+from codegrep.rewards.outcome import RewardParts
+from codegrep.rollout.record import ExitCause
+
+PAPER = Rules(
+    handling={
+        "context_limit": "full_mask",
+        "max_tokens": "full_mask",
+        "excessive_calls": "last_turn",
+        "repetition": "last_turn",
+    },
+    masked_in_group=True,
+    infrastructure_in_group=True,
+    max_calls=5,
+    repetition_tokens=15,
+    repetition_times=30,
+)
+LEFT_OUT = Rules(handling=PAPER.handling, masked_in_group=False, max_calls=5, repetition_times=30)
+LOOP = (7,) * (15 * 31)  # one token over and over: 31 n-grams of 15 tokens that do not overlap
+
+
+def test_every_exit_cause_of_a_record_is_known() -> None:
+    assert set(EXIT_CAUSES) == {cause.value for cause in ExitCause}
+
+
+@pytest.mark.parametrize("cause", ["answer", "no_tool_call", "max_turns"])
+@pytest.mark.parametrize("rules", [PAPER, LEFT_OUT, Rules()])
+def test_valid_ends_are_settled_as_usual(cause: str, rules: Rules) -> None:
+    assert govern(Conduct(cause, (5, 2, 0)), rules) == Verdict(cause, "normal", (True, True, True), "own")
+
+
+@pytest.mark.parametrize("cause", ["max_tokens", "context_limit"])
+def test_overlong_rollouts_are_masked_whole(cause: str) -> None:
+    assert govern(Conduct(cause, (1, 1)), PAPER) == Verdict(cause, "full_mask", (False, False), "zero")
+    assert govern(Conduct(cause, (1, 1)), LEFT_OUT) == Verdict(cause, "full_mask", (False, False), "none")
+    assert govern(Conduct(cause, (1, 1)), Rules()) == Verdict(cause, "normal", (True, True), "own")
+
+
+def test_what_the_machine_lost_counts_as_zero_only_where_the_rules_say_so() -> None:
+    lost = Conduct("infrastructure", (6, 6), turns=(LOOP, LOOP))
+    assert govern(lost, PAPER) == Verdict("infrastructure", "full_mask", (False, False), "zero")
+    for rules in (LEFT_OUT, Rules(), Rules(masked_in_group=True)):
+        assert govern(lost, rules) == Verdict("infrastructure", "full_mask", (False, False), "none")
+
+
+def test_degeneration_keeps_the_turn_in_which_it_happened() -> None:
+    last = Conduct("no_tool_call", (2, 6))
+    assert govern(last, PAPER) == Verdict("excessive_calls", "last_turn", (False, True), "zero")
+    # It went on: judged as if it had ended in its second turn. In the group also where masked ones are left out.
+    for rules in (PAPER, LEFT_OUT):
+        went_on = govern(Conduct("answer", (2, 6, 9, 0)), rules)
+        assert went_on == Verdict("excessive_calls", "last_turn", (False, True, False, False), "zero")
+    looping = Conduct("max_tokens", (9, 0), turns=((1, 2), LOOP))
+    assert govern(looping, PAPER) == Verdict("repetition", "last_turn", (False, True), "zero")
+
+
+def test_a_repetition_has_to_be_repeated_often_enough() -> None:
+    assert repeats(LOOP, 15, 30) and not repeats(LOOP[1:], 15, 30)
+    words = tuple(range(20))
+    assert repeats(words * 31, 15, 30) and not repeats(words * 30, 15, 30)
+    scattered = tuple(token for n in range(31) for token in (*range(15), 100 + n))
+    assert repeats(scattered, 15, 30)
+    assert not repeats((), 15, 0) and repeats((1, 2), 1, 1) is False and repeats((1, 1), 1, 1)
+
+
+@given(st.lists(st.integers(0, 2), max_size=60), st.integers(1, 4), st.integers(1, 6))
+def test_repeats_is_the_plain_count(tokens: list[int], size: int, times: int) -> None:
+    def count(gram: tuple[int, ...]) -> int:
+        found, place = 0, 0
+        while place + size <= len(tokens):
+            here = tuple(tokens[place : place + size]) == gram
+            found, place = found + here, place + (size if here else 1)
+        return found
+
+    grams = {tuple(tokens[i : i + size]) for i in range(len(tokens) - size + 1)}
+    assert repeats(tokens, size, times) == any(count(gram) > times for gram in grams)
+
+
+@given(st.lists(st.integers(0, 1), min_size=12, max_size=80), st.integers(2, 5), st.integers(1, 5))
+def test_the_shortest_ngram_decides(tokens: list[int], size: int, times: int) -> None:
+    for shorter, longer in pairwise(range(size, size + 4)):
+        assert repeats(tokens, shorter, times) or not repeats(tokens, longer, times)
+
+
+conducts = st.builds(Conduct, st.sampled_from(EXIT_CAUSES), st.lists(st.integers(0, 9), max_size=4).map(tuple))
+rules = st.builds(
+    Rules,
+    st.dictionaries(st.sampled_from([c for c in CAUSES if c != "infrastructure"]), st.sampled_from(HANDLINGS)),
+    st.booleans(),
+    st.booleans(),
+    st.integers(0, 9),
+)
+
+
+@given(conducts, rules)
+def test_mask_and_reward_go_together(conduct: Conduct, rules: Rules) -> None:
+    verdict = govern(conduct, rules)
+    own = RewardParts(0.7, {"file_f": 0.7})
+    assert len(verdict.kept_turns) == len(conduct.calls_per_turn)
+    assert verdict.settled(own) == (own if verdict.handling == "normal" else verdict.settled(None))
+    if verdict.handling == "normal":
+        assert all(verdict.kept_turns)
+    elif verdict.handling == "last_turn":
+        assert sum(verdict.kept_turns) == min(1, len(verdict.kept_turns)) and verdict.scored_as == "zero"
+    else:
+        assert not any(verdict.kept_turns)
+        kept = rules.infrastructure_in_group if verdict.cause == "infrastructure" else rules.masked_in_group
+        assert verdict.scored_as == ("zero" if kept else "none")
+    # The machine's failure alone is never scored as bad without being asked for.
+    if conduct.exit_cause == "infrastructure" and not rules.infrastructure_in_group:
+        assert verdict.settled(own) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "match"),
+    [
+        ({"handling": {"max_token": "full_mask"}}, "unknown cause 'max_token'"),
+        ({"handling": {"max_tokens": "mask"}}, "none of normal, last_turn, full_mask"),
+        ({"handling": {"infrastructure": "normal"}}, "can only be full_mask"),
+        ({"max_calls": -1}, "negative"),
+        ({"repetition_tokens": 0}, "at least 1"),
+    ],
+)
+def test_rules_that_make_no_sense_are_refused(changes: dict, match: str) -> None:
+    with pytest.raises(ValueError, match=match):
+        Rules(**changes)
+
+
+def test_an_unknown_exit_cause_is_no_normal_end() -> None:
+    with pytest.raises(ValueError, match="unknown exit cause 'bored'"):
+        govern(Conduct("bored", ()), PAPER)
+
+
+def test_rules_travel_and_cannot_be_changed() -> None:
+    assert pickle.loads(pickle.dumps(PAPER)) == PAPER
+    with pytest.raises(TypeError):
+        PAPER.handling["answer"] = "full_mask"  # type: ignore[index]
