@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from peft import PeftModel
@@ -72,13 +72,14 @@ class _Stacked:
 
 
 def _stacked(layer: LoraLinear, name: str) -> _Stacked:
-    a, b, scale = layer.lora_A[name].weight, layer.lora_B[name].weight, layer.scaling[name]
+    a, b = cast(Tensor, layer.lora_A[name].weight), cast(Tensor, layer.lora_B[name].weight)
+    scale = layer.scaling[name]
     made_from = (a._version, b._version, scale)
-    known = vars(layer).get("_stacked")
+    known: _Stacked | None = vars(layer).get("_stacked")
     if known is None or known.made_from != made_from:
-        weight = layer.base_layer.weight
+        weight = cast(Tensor, layer.base_layer.weight)
         known = _Stacked(torch.cat([weight, a.to(weight.dtype)]), (b * scale).to(weight.dtype), made_from)
-        layer._stacked = known
+        vars(layer)["_stacked"] = known
     return known
 
 
@@ -108,7 +109,7 @@ def _forward(layer: LoraLinear, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if x.dtype != base.weight.dtype or base.weight.requires_grad or torch.is_autocast_enabled("cpu"):
         return LoraLinear.forward(layer, x)
     if not torch.is_grad_enabled():
-        return _stacked(layer, name)(x, base.bias)
+        return _stacked(layer, name)(x, cast("Tensor | None", base.bias))
     result: Tensor = _LoraProduct.apply(
         x, base.weight, base.bias, layer.lora_A[name].weight, layer.lora_B[name].weight, layer.scaling[name]
     )
