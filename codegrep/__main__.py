@@ -20,7 +20,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from codegrep import commands
-from codegrep.compose import CONF, explain, load
+from codegrep.compose import CONF, cautions, explain, load
 from codegrep.errors import CodegrepError, ConfigError
 
 
@@ -28,6 +28,8 @@ from codegrep.errors import CodegrepError, ConfigError
 def _run(cfg: DictConfig) -> None:
     try:
         config = load(cfg)
+        for caution in cautions(config):
+            print(f"codegrep: note: {caution}", file=sys.stderr)
         experiment = HydraConfig.get().runtime.choices.get("experiment", "")
         from codegrep.pipeline.run import run_experiment  # heavy: only once the configuration is known to be good
 

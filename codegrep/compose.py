@@ -10,9 +10,10 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from codegrep.config import BASELINES, MODELS, STAGES, Config
+from codegrep.config import BASELINES, MODELS, PROMPTS, STAGES, Config
 from codegrep.errors import ConfigError
 from codegrep.rewards.load import load_advantage, load_reward
+from codegrep.rewards.needs import needs
 from codegrep.rewards.signals import load_governance, load_process
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -57,7 +58,7 @@ def check(config: Config) -> None:
     need(bool(config.data.sources), "data.sources is empty", "Name at least one source")
     need(config.model.dtype in ("bfloat16", "float32"), "model.dtype is wrong", "Use bfloat16 or float32")
     need(config.tools.observation in ("results", "table"), "tools.observation is wrong", "Use results or table")
-    need(config.agent.prompt in ("short", "detailed"), "agent.prompt is wrong", "Use short or detailed")
+    need(config.agent.prompt in PROMPTS, "agent.prompt is wrong", f"Use {', '.join(PROMPTS)}")
     need(
         config.tools.table_order in ("score", "path", "shuffled"),
         "tools.table_order is wrong",
@@ -78,6 +79,8 @@ def check(config: Config) -> None:
         "Change one of the two",
     )
     need(0 < grpo.top_p <= 1, "train.grpo.top_p is out of range", "Use a value in (0, 1]")
+    need(config.advantage.baseline in ("mean", "loo"), "advantage.baseline is wrong", "Use mean or loo")
+    need(config.advantage.scale in ("group", "batch", "none"), "advantage.scale is wrong", "Use group, batch or none")
     need(grpo.temperature > 0, "train.grpo.temperature must be positive", "The paper uses 1.0")
     for key, named, known in (
         ("models", config.evaluate.models, MODELS),
@@ -91,6 +94,33 @@ def check(config: Config) -> None:
     load_advantage(config.advantage)
     load_governance(config.governance)
     load_process(config.process)
+
+
+def cautions(config: Config) -> list[str]:
+    """What will run but hardly mean what it seems to, one line each."""
+    wanted = needs(load_reward(config.reward))
+    name, prompt = config.reward.name, config.agent.prompt
+    said = []
+    if "line_ranges" in wanted and prompt != "detailed":
+        said.append(
+            f"reward={name} scores line ranges, and agent.prompt={prompt} does not ask for them: "
+            "its line score says nothing. Use agent.prompt=detailed"
+        )
+    if "entities" in wanted and prompt != "entities":
+        said.append(
+            f"reward={name} scores classes and functions, and agent.prompt={prompt} does not ask for them. "
+            "Use agent.prompt=entities"
+        )
+    if "entities" in wanted and not config.data.gold_entities:
+        said.append(
+            f"reward={name} scores classes and functions, and those of the issues are not looked up. "
+            "Use data.gold_entities=true"
+        )
+    if "verdict" in wanted:
+        said.append(
+            f"reward={name} wants a judge's verdict, and training asks no judge: nothing beyond its first half is given"
+        )
+    return said
 
 
 def explain(error: Exception) -> ConfigError:

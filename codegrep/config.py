@@ -12,6 +12,7 @@ from typing import Any
 
 STAGES = ("prepare", "warm_start", "train", "evaluate", "report")
 MODELS = ("base", "warm_start", "trained")
+PROMPTS = ("short", "detailed", "entities")
 BASELINES = ("bm25", "bm25_no_tests", "first_row", "oracle")
 
 
@@ -54,11 +55,17 @@ class SplitConfig:
 
 @dataclass
 class DataConfig:
-    """conf/data: where issues come from and how they are split."""
+    """conf/data: where issues come from and how they are split.
+
+    Attributes:
+        gold_entities: look up the classes and functions that the gold patches touch, for rewards that score them; needs
+            gold line ranges, Python files, and some seconds for each thousand issues.
+    """
 
     name: str
     sources: dict[str, SourceConfig]
     split: SplitConfig
+    gold_entities: bool = False
 
 
 @dataclass
@@ -140,7 +147,8 @@ class AgentConfig:
         max_completion_tokens: most sampled tokens of one rollout (4,096).
         max_answer_files: files asked for in the system prompt; 0 leaves the number open.
         parallel_rollouts: rollouts in flight at once.
-        prompt: "short" for small models, "detailed" gives tool schemas and advice.
+        prompt: "short" for small models and asks for files; "detailed" gives tool schemas and advice and asks for line
+            ranges; "entities" is as "detailed" and asks for classes and functions instead.
     """
 
     exploration_turns: int
@@ -154,7 +162,7 @@ class AgentConfig:
 
 @dataclass
 class FunctionConfig:
-    """conf/reward and conf/advantage: dotted name of a pure function and its parameters."""
+    """conf/reward, and the factor of conf/advantage: dotted name of a pure function and its parameters."""
 
     name: str
     function: str
@@ -199,6 +207,20 @@ class ProcessConfig:
     params: dict[str, Any]
     only_answered: bool
     floor: float
+
+
+@dataclass
+class AdvantageConfig(FunctionConfig):
+    """conf/advantage: from the rewards of a group to advantages; `function` is the factor they are multiplied with.
+
+    Attributes:
+        baseline: "mean" of the group (GRPO), or "loo", the mean of the others (RLOO).
+        scale: "group" divides by the group's standard deviation (GRPO), "batch" by the batch's, "none" by nothing
+            (Dr. GRPO). train.grpo.scale_rewards follows it.
+    """
+
+    baseline: str = "mean"
+    scale: str = "group"
 
 
 @dataclass
@@ -405,7 +427,7 @@ class Config:
     tools: ToolsConfig
     agent: AgentConfig
     reward: FunctionConfig
-    advantage: FunctionConfig
+    advantage: AdvantageConfig
     governance: GovernanceConfig
     process: ProcessConfig
     train: TrainConfig

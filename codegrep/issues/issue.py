@@ -3,6 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
+
+EntityKind = Literal["class", "function"]
+
+
+@dataclass(frozen=True, order=True)
+class Entity:
+    """A class or function of a source file.
+
+    Attributes:
+        path: repo-relative POSIX path.
+        name: qualified with dots inside the file: "Model", "Model.save", "outer.inner".
+        kind: methods are functions.
+    """
+
+    path: str
+    name: str
+    kind: EntityKind
+
+    @property
+    def label(self) -> str:
+        """`path:name`, as answers write it; the kind is not part of it."""
+        return f"{self.path}:{self.name}"
 
 
 @dataclass(frozen=True, order=True)
@@ -32,6 +55,8 @@ class Issue:
         patch: the gold patch as a unified diff; "" where a source knows only the files.
         gold_files: repo-relative POSIX paths that should be found, all existing at base_commit, sorted.
         gold_ranges: pre-image line ranges of the gold patch's hunks (SPEC 1.4); may be empty.
+        gold_entities: classes and functions that the gold patch touches, sorted; None where they are not known, which
+            is not the same as none (`codegrep.issues.entities`).
         source: name of the source ("swe_bench", "git_history", "demo").
         created_at: ISO date, or "".
     """
@@ -45,3 +70,4 @@ class Issue:
     gold_ranges: tuple[LineRange, ...] = field(default=())
     source: str = ""
     created_at: str = ""
+    gold_entities: tuple[Entity, ...] | None = None

@@ -8,13 +8,15 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from codegrep.errors import CodegrepError, DataError, DiskError, InfrastructureError, RepositoryError
 from codegrep.issues import Issue, LineRange
+from codegrep.issues.entities import gold_entities
 from codegrep.issues.git_process import run_git
+from codegrep.issues.issue import Entity
 from codegrep.issues.load import load_issues
 from codegrep.issues.repositories import list_repositories
 from codegrep.issues.source import RepositoryLocation
@@ -37,7 +39,10 @@ def inputs(context: Context) -> dict[str, Any]:
     """The data configuration, and the state of every file and repository it names."""
     data = context.config.data
     named = sorted({v for source in data.sources.values() for v in source.args.values() if isinstance(v, str)})
-    return {"data": asdict(data), "state": {value: state for value in named if (state := _state(Path(value)))}}
+    wanted = asdict(data)
+    if not data.gold_entities:
+        del wanted["gold_entities"]  # so that artifacts from before there was a choice stay good
+    return {"data": wanted, "state": {value: state for value in named if (state := _state(Path(value)))}}
 
 
 def _state(path: Path) -> dict[str, str]:
@@ -73,7 +78,8 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     with context.progress("repositories", len(by_repo)) as advance, _threads(2, stop) as pool:
 
         def check(repo: str) -> tuple[str, list[Issue], Counter[str], list[dict[str, Any]]]:
-            return repo, *_usable(repositories, repo, by_repo[repo], loaded.repositories.get(repo))
+            where = loaded.repositories.get(repo)
+            return repo, *_usable(repositories, repo, by_repo[repo], where, config.data.gold_entities)
 
         for repo, usable, reasons, failures in pool.map(check, sorted(by_repo)):
             kept.extend(usable)
@@ -137,7 +143,7 @@ def _threads(count: int, stop: threading.Event) -> Iterator[ThreadPoolExecutor]:
 
 
 def _usable(
-    repositories: Repositories, repo: str, issues: Sequence[Issue], location: Any
+    repositories: Repositories, repo: str, issues: Sequence[Issue], location: Any, entities: bool = False
 ) -> tuple[list[Issue], Counter[str], list[dict[str, Any]]]:
     """Issues of one repository whose commit and gold files are really there, with counts and rows of the others."""
     reasons: Counter[str] = Counter()
@@ -173,7 +179,17 @@ def _usable(
             drop(issue, "gold file missing at the base commit", f"{', '.join(missing[:3])} at {issue.base_commit[:12]}")
             continue
         kept.append(issue)
-    return kept, reasons, failures
+    return [_with_entities(clone, issue) for issue in kept] if entities else kept, reasons, failures
+
+
+def _with_entities(clone: BareClone, issue: Issue) -> Issue:
+    def read(path: str) -> str | None:
+        try:
+            return run_git(["show", f"{issue.base_commit}:{path}"], clone.path).decode("utf-8", "replace")
+        except CodegrepError:
+            return None
+
+    return replace(issue, gold_entities=gold_entities(issue.gold_files, issue.gold_ranges, read))
 
 
 def _existing(clone: BareClone, names: Collection[str]) -> set[str]:
@@ -201,6 +217,8 @@ def issue_from_json(text: str) -> Issue:
     row = json.loads(text)
     row["gold_files"] = tuple(row["gold_files"])
     row["gold_ranges"] = tuple(LineRange(**r) for r in row["gold_ranges"])
+    known = row.get("gold_entities")
+    row["gold_entities"] = None if known is None else tuple(Entity(**entity) for entity in known)
     return Issue(**row)
 
 

@@ -3,6 +3,11 @@
 SPEC 1.1 gives only the form. Readings chosen here: `line_ranges` may be left out; a range may also be an object with
 the keys file (or path), start and end; an entry that cannot be read is left out and named in `Answer.error`, the
 others stand.
+
+For designs with class and function scores the answer may have `"entities": ["path/a.py:Class.method", ...]`, the form
+of colgrep's submissions (arXiv 2610.05099). An answer does not say what a name is: one whose last part begins with a
+capital letter is taken for a class, any other for a function; where gold has the name, gold decides
+(`codegrep.rewards.scores`).
 """
 
 from __future__ import annotations
@@ -11,7 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from codegrep.issues.issue import LineRange
+from codegrep.issues.issue import Entity, LineRange
 from codegrep.protocol.paths import normalise_path, normalise_paths
 
 
@@ -22,12 +27,14 @@ class Answer:
     Attributes:
         files: normalised repo-relative paths, best first, duplicates removed.
         ranges: normalised line ranges, in the model's order, duplicates kept (they are scored as given).
+        entities: classes and functions, in the model's order, duplicates removed.
         error: "" or, in one line, which entries were left out and why.
     """
 
     files: tuple[str, ...]
     ranges: tuple[LineRange, ...] = ()
     error: str = ""
+    entities: tuple[Entity, ...] = ()
 
 
 def read_answer(value: Any, worktree: str = "") -> Answer | str:
@@ -55,7 +62,16 @@ def read_answer(value: Any, worktree: str = "") -> Answer | str:
             errors.append(f"{len(entries) - len(ranges)} of {len(entries)} line ranges are not [file, start, end]")
     else:
         errors.append("line_ranges is not a list")
-    return Answer(normalise_paths(names, worktree), tuple(ranges), "; ".join(errors))
+    named = value.get("entities", [])
+    entities: list[Entity] = []
+    if isinstance(named, list):
+        known = [_read_entity(entry, worktree) for entry in named]
+        entities = [entry for entry in known if entry is not None]
+        if len(entities) < len(named):
+            errors.append(f'{len(named) - len(entities)} of {len(named)} entities are not "path:name"')
+    else:
+        errors.append("entities is not a list")
+    return Answer(normalise_paths(names, worktree), tuple(ranges), "; ".join(errors), tuple(dict.fromkeys(entities)))
 
 
 def _read_range(entry: Any, worktree: str) -> LineRange | None:
@@ -68,6 +84,16 @@ def _read_range(entry: Any, worktree: str) -> LineRange | None:
         return None
     path = normalise_path(name, worktree)
     return LineRange(path, start, end) if path else None
+
+
+def _read_entity(entry: Any, worktree: str) -> Entity | None:
+    if not isinstance(entry, str):
+        return None
+    path, _, name = entry.rpartition(":")
+    path, parts = normalise_path(path.rstrip(":"), worktree), name.strip().removesuffix("()").split(".")
+    if not path or not all(part.isidentifier() for part in parts):
+        return None
+    return Entity(path, ".".join(parts), "class" if parts[-1].lstrip("_")[:1].isupper() else "function")
 
 
 def _is_line(value: Any) -> bool:

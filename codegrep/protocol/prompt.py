@@ -66,15 +66,20 @@ def _short(agent: AgentConfig, tools: ToolsConfig, schemas: Sequence[ToolSchema]
 
 def _detailed(agent: AgentConfig, tools: ToolsConfig, schemas: Sequence[ToolSchema], with_schemas: bool) -> str:
     limit = f"Name at most {agent.max_answer_files} files. " if agent.max_answer_files else ""
+    if agent.prompt == "entities":
+        places = "classes and functions to change, as path:Class.method."
+        example = '<answer>{"files": ["path/to/file.py"], "entities": ["path/to/file.py:Class.method"]}</answer>'
+    else:
+        places = "line ranges [file, first line, last line] that matter."
+        example = '<answer>{"files": ["path/to/file.py"], "line_ranges": [["path/to/file.py", 10, 42]]}</answer>'
     parts = [
         "You locate code. Given an issue of a software repository, find the source files that have to be changed to "
         "resolve it. You can search and read the repository, but not change it.",
         f"You have {agent.exploration_turns} turns to explore. In each one make up to {tools.max_calls} independent "
         f"calls at once; they run in parallel, and calls beyond that number are refused. A turn without a call ends "
         "the search.",
-        "When you know the files, or when the turns are used up, give the answer, best file first, with the line "
-        f"ranges [file, first line, last line] that matter. {limit}Wrong files cost more than missing ones:\n"
-        '<answer>{"files": ["path/to/file.py"], "line_ranges": [["path/to/file.py", 10, 42]]}</answer>',
+        "When you know the files, or when the turns are used up, give the answer, best file first, with the "
+        f"{places} {limit}Wrong files cost more than missing ones:\n{example}",
     ]
     if with_schemas:
         listed = "\n".join(json.dumps(schema.function) for schema in schemas)

@@ -37,6 +37,91 @@ def efficiency(
     return parallelism_share(mean_calls, target)
 
 
+def mean_calls(
+    outcome: Outcome, *, most: float = 8.0, count_answer_turn: bool = False, count_repeated: bool = True
+) -> float:
+    """Factor min(c̄/most, 1) in [0, 1] (Cognition, SWE-grep blog post of 16 Oct 2025; SPEC 5).
+
+    The post says that advantages are scaled by the average number of calls a turn and gives no formula. Reconstructed:
+    linear, and over the largest number of calls of a turn, so that the learning rate keeps its meaning.
+    """
+    if most <= 0:
+        raise ValueError(f"most must be positive, got {most}")
+    calls = calls_per_turn(outcome, count_answer_turn=count_answer_turn, count_repeated=count_repeated)
+    return min(calls / most, 1.0)
+
+
+def normalise(
+    rewards: NDArray[np.float64],
+    groups: NDArray[np.intp],
+    *,
+    std_eps: float = 1e-4,
+    unbiased: bool = True,
+    scale: Scale = "group",
+    baseline: Baseline = "mean",
+) -> NDArray[np.float64]:
+    """Advantages A = (R - baseline) / (std + std_eps) of groups of any size.
+
+    Args:
+        rewards: (n,); NaN is a rollout that is left out of mean and std and gets advantage 0 (the machine failed). A
+            group with one such reward, or none, has advantages 0.
+        groups: (n,) number of each rollout's group, from 0.
+        std_eps: added to the standard deviation; 1e-4 in TRL and ms-swift.
+        unbiased: divide by n-1, as torch.std does.
+        scale: "group" (GRPO), "batch" (std over all scored rollouts), "none" (Dr. GRPO, arXiv 2503.20783).
+        baseline: "mean" of the group (GRPO), or "loo", the mean of the others (RLOO): (R - mean)·n/(n-1).
+
+    Returns:
+        (n,) advantages. A group whose rewards are all equal has exactly 0.
+
+    Raises:
+        ValueError: shapes differ, or an unknown scale or baseline.
+    """
+    if scale not in ("group", "batch", "none") or baseline not in ("mean", "loo"):
+        raise ValueError(f"unknown scale {scale!r} or baseline {baseline!r}")
+    if rewards.shape != groups.shape or rewards.ndim != 1:
+        raise ValueError(f"rewards {rewards.shape} and groups {groups.shape} are not two lists of one length")
+    scored = ~np.isnan(rewards)
+    values, members = rewards[scored], groups[scored]
+    total = int(groups.max()) + 1 if len(groups) else 0
+    count = np.bincount(members, minlength=total).astype(np.float64)
+    mean = np.bincount(members, values, minlength=total) / np.maximum(count, 1.0)
+    centred = values - mean[members]
+    if scale == "group":
+        variance = np.bincount(members, centred**2, minlength=total) / np.maximum(count - int(unbiased), 1.0)
+        shaped = centred / (np.sqrt(variance) + std_eps)[members]
+    elif scale == "batch":
+        shaped = centred / (_std(values, unbiased) + std_eps)
+    else:
+        shaped = centred
+    shaped = shaped * baseline_factors(rewards, groups, baseline)[scored]
+    # Equal rewards must give 0 and not a rounding error of the mean that is then divided by std_eps.
+    advantages = np.zeros_like(rewards, dtype=np.float64)
+    advantages[scored] = np.where(spread(rewards, groups)[members], shaped, 0.0)
+    return advantages
+
+
+def baseline_factors(rewards: NDArray[np.float64], groups: NDArray[np.intp], baseline: Baseline) -> NDArray[np.float64]:
+    """(n,) what R - mean is multiplied with: 1, or n/(n-1) for "loo" with n scored rollouts in the group.
+
+    Args as in `normalise`.
+    """
+    if baseline == "mean":
+        return np.ones(len(rewards))
+    count = np.bincount(groups[~np.isnan(rewards)], minlength=int(groups.max()) + 1 if len(groups) else 0)
+    return np.asarray((count / np.maximum(count - 1, 1))[groups], dtype=np.float64)
+
+
+def spread(rewards: NDArray[np.float64], groups: NDArray[np.intp]) -> NDArray[np.bool_]:
+    """(groups,) whether a group holds two different rewards, exactly; NaN is left out. Args as in `normalise`."""
+    scored = ~np.isnan(rewards)
+    total = int(groups.max()) + 1 if len(groups) else 0
+    low, high = np.full(total, np.inf), np.full(total, -np.inf)
+    np.minimum.at(low, groups[scored], rewards[scored])
+    np.maximum.at(high, groups[scored], rewards[scored])
+    return low < high
+
+
 def group_normalise(
     rewards: Sequence[float | None],
     group_size: int,
@@ -46,46 +131,20 @@ def group_normalise(
     scale: Scale = "group",
     baseline: Baseline = "mean",
 ) -> NDArray[np.float64]:
-    """Advantages A = (R - baseline) / (std + std_eps) of whole groups, one after another.
+    """`normalise` for whole groups of one size, one after another.
 
     Args:
-        rewards: (groups * group_size,); None or NaN is a rollout that cannot be scored (the machine failed). It is left
-            out of mean and std and gets advantage 0. A group with one scored rollout, or none, has advantages 0.
+        rewards: (groups * group_size,); None or NaN is a rollout that cannot be scored.
         group_size: rollouts of one issue.
-        std_eps: added to the standard deviation; 1e-4 in TRL and ms-swift.
-        unbiased: divide by n-1, as torch.std does.
-        scale: "group" (GRPO), "batch" (std over all scored rollouts), "none" (Dr. GRPO, arXiv 2503.20783).
-        baseline: "mean" of the group (GRPO), or "loo", the mean of the others (RLOO): (R - mean)·n/(n-1).
-
-    Returns:
-        (groups * group_size,) advantages. A group whose rewards are all equal has exactly 0.
 
     Raises:
-        ValueError: rewards are not whole groups, or an unknown scale or baseline.
+        ValueError: rewards are not whole groups, or as `normalise`.
     """
-    if scale not in ("group", "batch", "none") or baseline not in ("mean", "loo"):
-        raise ValueError(f"unknown scale {scale!r} or baseline {baseline!r}")
     if group_size < 1 or len(rewards) % group_size:
         raise ValueError(f"{len(rewards)} rewards are not whole groups of {group_size}")
     values = np.array([math.nan if reward is None else reward for reward in rewards], dtype=np.float64)
-    grouped = values.reshape(-1, group_size)
-    batch_std = _std(values[~np.isnan(values)], unbiased)
-    advantages = np.zeros_like(grouped)
-    for row, group in enumerate(grouped):
-        scored = ~np.isnan(group)
-        rewarded = group[scored]
-        # Equal rewards must give 0 and not a rounding error of the mean that is then divided by std_eps.
-        if len(rewarded) < 2 or rewarded.min() == rewarded.max():
-            continue
-        centred = rewarded - rewarded.mean()
-        if baseline == "loo":
-            centred *= len(rewarded) / (len(rewarded) - 1)
-        if scale == "group":
-            centred /= _std(rewarded, unbiased) + std_eps
-        elif scale == "batch":
-            centred /= batch_std + std_eps
-        advantages[row, scored] = centred
-    return advantages.reshape(-1)
+    groups = np.arange(len(values), dtype=np.intp) // group_size
+    return normalise(values, groups, std_eps=std_eps, unbiased=unbiased, scale=scale, baseline=baseline)
 
 
 @dataclass(frozen=True)

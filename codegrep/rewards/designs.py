@@ -6,9 +6,20 @@ parameter a keyword with a type and a default, a RewardParts as result) and a YA
 
 from __future__ import annotations
 
+from typing import Literal
+
+from codegrep.issues.issue import EntityKind
 from codegrep.rewards.calls import calls_per_turn, excess_discount
 from codegrep.rewards.outcome import Outcome, RewardParts
-from codegrep.rewards.scores import Match, f_beta, line_f_beta, precision, recall
+from codegrep.rewards.scores import Match, entity_f_beta, f_beta, line_f_beta, module_f_beta, precision, recall
+from codegrep.rewards.terms import format_penalty, turn_bonus, turn_discount, well_formed
+
+Task = Literal["f1", "f2", "entities"]
+Check = Literal["answered", "hit"]
+Judge = Literal["verdict", "score"]
+
+# Parts that every design reports and none is made of.
+OBSERVED = frozenset({"precision", "recall"})
 
 
 def v1(
@@ -62,9 +73,88 @@ def swe_grep(
     rule out.
     """
     file_f, line_f = _file_and_line(outcome, beta, match)
-    well_formed = float(outcome.answered and outcome.malformed_calls == 0)
-    total = 0.5 * (file_f + line_f) * (well_formed if malformed_is_zero else 1.0)
-    return _parts(outcome, total, file_f=file_f, line_f=line_f, well_formed=well_formed)
+    form = well_formed(outcome)
+    total = 0.5 * (file_f + line_f) * (form if malformed_is_zero else 1.0)
+    return _parts(outcome, total, file_f=file_f, line_f=line_f, well_formed=form)
+
+
+def colgrep(
+    outcome: Outcome,
+    *,
+    task: Task = "f1",
+    free_turns: int = 2,
+    turn_cost: float = 0.01,
+    most_turn_cost: float = 0.08,
+    penalty: float = 0.5,
+) -> RewardParts:
+    """R = R_task·(1 - min(most, cost·max(0, T - free))) + R_format (colgrep, arXiv 2610.05099; SPEC 3.4).
+
+    R_task is the file F1 ("f1"), the file F2 ("f2"), or the sum of file, class and function F1 ("entities"), which is
+    the file F1 alone where the issue's entities are not known (the paper: languages other than Python). R_format is
+    -penalty without a search or without a readable answer. Bounds: [-penalty, 1], with entities [-penalty, 3].
+
+    Edge cases: T counts the answer turn. The discount acts on R_task alone, so it never softens the penalty.
+    """
+    if task not in ("f1", "f2", "entities"):
+        raise ValueError(f"task must be 'f1', 'f2' or 'entities', got {task!r}")
+    terms = {"file_f": f_beta(outcome.predicted, outcome.gold, 2.0 if task == "f2" else 1.0)}
+    if task == "entities":
+        terms |= {
+            "class_f": _entity_f(outcome, "class"),
+            "function_f": _entity_f(outcome, "function"),
+        }
+    kept = turn_discount(outcome.turns, free=free_turns, cost=turn_cost, most=most_turn_cost)
+    form = format_penalty(outcome, penalty)
+    return _parts(outcome, sum(terms.values()) * kept + form, **terms, turn_discount=kept, format=form)
+
+
+def codescout(
+    outcome: Outcome, *, beta: float = 1.0, bonus: float = 0.0, bonus_turns: int = 4, empty_is_zero: bool = True
+) -> RewardParts:
+    """R = F_file + F_module + F_entity, in [0, 3], and `bonus` for exactly `bonus_turns` turns (CodeScout; SPEC 7).
+
+    A module is a top-level class or function, an entity a class or function by its whole name (that an entity is
+    either of them is reconstructed). The paper's 14B model had bonus 1. empty_is_zero: a term without gold is 0, also
+    for an empty answer. Where the issue's entities are not known both terms are 0.
+    """
+    gold, predicted = outcome.gold_entities or frozenset(), outcome.predicted_entities
+    file_f = f_beta(outcome.predicted, outcome.gold, beta)
+    module_f = module_f_beta(predicted, gold, beta)
+    entity_f = f_beta([e.label for e in predicted], [e.label for e in gold], beta)
+    if empty_is_zero and not outcome.gold:
+        file_f = 0.0
+    if outcome.gold_entities is None or (empty_is_zero and not gold):
+        module_f = entity_f = 0.0
+    extra = turn_bonus(outcome.turns, wanted=bonus_turns, bonus=bonus)
+    total = file_f + module_f + entity_f + extra
+    return _parts(outcome, total, file_f=file_f, module_f=module_f, entity_f=entity_f, turn_bonus=extra)
+
+
+def tiered(
+    outcome: Outcome, *, check: Check = "hit", judge: Judge = "verdict", beta: float = 0.5, threshold: float = 0.8
+) -> RewardParts:
+    """R = r_check + r_judge, each 0 or 0.5; the second only after the first (arXiv 2605.07276; SPEC 4.1).
+
+    The paper's tasks are repairs: r_check is "it compiles", r_judge a language model's comparison with a minimal
+    repair. For retrieval (reconstructed): the check is a readable answer ("answered"), with a gold file in it ("hit");
+    the judge is `Outcome.verdict` ("verdict"), or, without a judge, file F-beta >= threshold ("score").
+
+    Edge cases: a judge that was not asked or failed gives the check's half, as in the paper.
+    """
+    if check not in ("answered", "hit") or judge not in ("verdict", "score"):
+        raise ValueError(f"unknown check {check!r} or judge {judge!r}")
+    hit = not outcome.gold or not outcome.gold.isdisjoint(outcome.predicted)
+    checked = outcome.answered and (check == "answered" or hit)
+    file_f = f_beta(outcome.predicted, outcome.gold, beta)
+    agreed = outcome.verdict is True if judge == "verdict" else file_f >= threshold
+    first, second = 0.5 * checked, 0.5 * (checked and agreed)
+    return _parts(outcome, first + second, check=first, judge=second, file_f=file_f)
+
+
+def _entity_f(outcome: Outcome, kind: EntityKind) -> float:
+    if outcome.gold_entities is None:
+        return 0.0
+    return entity_f_beta(outcome.predicted_entities, outcome.gold_entities, kind=kind)
 
 
 def _file_and_line(outcome: Outcome, beta: float, match: Match) -> tuple[float, float]:

@@ -14,7 +14,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from codegrep.config import FunctionConfig
 from codegrep.errors import ConfigError
-from codegrep.issues.issue import LineRange
+from codegrep.issues.issue import Entity, LineRange
 from codegrep.rewards.outcome import AdvantageFactor, Outcome, RewardDesign, RewardParts
 
 # What a function is tried on before a run starts: a good, a bad and an empty rollout.
@@ -27,6 +27,9 @@ _SAMPLES = (
         calls_per_turn=(8, 2, 0),
         unique_calls_per_turn=(7, 2, 0),
         generated_tokens=300,
+        predicted_entities=(Entity("a.py", "A.go", "function"),),
+        gold_entities=frozenset({Entity("a.py", "A", "class"), Entity("a.py", "A.go", "function")}),
+        verdict=True,
     ),
     Outcome(("c.py",), frozenset({"a.py"}), calls_per_turn=(1, 0), unique_calls_per_turn=(1, 0), malformed_calls=2),
     Outcome((), frozenset({"a.py"}), answered=False, exit_cause="max_turns", unique_calls_per_turn=()),

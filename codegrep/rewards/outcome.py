@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from codegrep.issues.issue import LineRange
+from codegrep.issues.issue import Entity, LineRange
 
 INFRASTRUCTURE = "infrastructure"
 
@@ -29,6 +29,9 @@ class Outcome:
         malformed_calls: things meant as a call that could not be read as one.
         mined_files: gold files that come from mining alone; line ranges predicted in them are not scored (SPEC 1.4).
         generated_tokens: sampled tokens.
+        predicted_entities: answered classes and functions.
+        gold_entities: classes and functions that the gold patch touches; None where they are not known.
+        verdict: what a judge said about the answer; None where none was asked, or it failed.
     """
 
     predicted: tuple[str, ...]
@@ -42,6 +45,9 @@ class Outcome:
     malformed_calls: int = 0
     mined_files: frozenset[str] = field(default=frozenset())
     generated_tokens: int = 0
+    predicted_entities: tuple[Entity, ...] = ()
+    gold_entities: frozenset[Entity] | None = None
+    verdict: bool | None = None
 
     @property
     def searched(self) -> bool:

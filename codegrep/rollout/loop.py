@@ -91,7 +91,7 @@ class RolloutLoop:
     def prompt_ids(self, issue: Issue) -> list[int]:
         """The prompt of an issue, as token ids."""
         agent = self._agent
-        detailed = agent.prompt == "detailed"
+        detailed = agent.prompt != "short"
         native = detailed and self._chat.renders_tools
         style: PromptStyle = "native" if native else "detailed" if detailed else "short"
         system = system_prompt(agent, self._tools, self._schemas, style)

@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Sequence
 
-from codegrep.issues.issue import LineRange
+from codegrep.issues.issue import Entity, LineRange
+from codegrep.protocol.answer import Answer
 from codegrep.protocol.calls import ToolStatus
 from codegrep.protocol.parse import parse_message
 from codegrep.rewards.governance import Conduct
@@ -23,6 +24,8 @@ def outcome_of(
     gold_ranges: Sequence[LineRange] = (),
     predicted_ranges: Sequence[LineRange] | None = None,
     mined_files: Sequence[str] = (),
+    gold_entities: Sequence[Entity] | None = None,
+    verdict: bool | None = None,
 ) -> Outcome:
     """Outcome of a rollout for the reward designs.
 
@@ -32,11 +35,14 @@ def outcome_of(
         predicted_ranges: line ranges of the answer; None reads them from the text of the last turn, for the record has
             files only. Ranges written with an absolute path into a worktree are then wrong predictions.
         mined_files: gold files that come from mining alone.
+        gold_entities: of the issue (Issue.gold_entities).
+        verdict: of a judge on this rollout's answer.
     """
+    answer = _answer_of(rollout)
     return Outcome(
         predicted=tuple(rollout.answer),
         gold=frozenset(rollout.gold_files),
-        predicted_ranges=_answered_ranges(rollout) if predicted_ranges is None else tuple(predicted_ranges),
+        predicted_ranges=(answer.ranges if answer else ()) if predicted_ranges is None else tuple(predicted_ranges),
         gold_ranges=tuple(gold_ranges),
         calls_per_turn=rollout.calls_per_turn,
         answered=rollout.answered,
@@ -45,6 +51,9 @@ def outcome_of(
         malformed_calls=sum(1 for turn in rollout.turns for call in turn.calls if not call.name),
         mined_files=frozenset(mined_files),
         generated_tokens=rollout.generated_tokens,
+        predicted_entities=answer.entities if answer else (),
+        gold_entities=None if gold_entities is None else frozenset(gold_entities),
+        verdict=verdict,
     )
 
 
@@ -86,11 +95,10 @@ def _lines_read(call: CallRecord) -> tuple[LineRange, ...]:
     return (LineRange(call.paths[0], min(numbers), max(numbers)),) if numbers else ()
 
 
-def _answered_ranges(rollout: Rollout) -> tuple[LineRange, ...]:
+def _answer_of(rollout: Rollout) -> Answer | None:
     if not rollout.answered or not rollout.turns:
-        return ()
-    answer = parse_message(rollout.turns[-1].text).answer
-    return () if answer is None else answer.ranges
+        return None
+    return parse_message(rollout.turns[-1].text).answer
 
 
 def _unique_calls_per_turn(turns: Sequence[Turn]) -> tuple[int, ...]:

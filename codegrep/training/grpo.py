@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
@@ -21,6 +22,7 @@ from trl import GRPOConfig
 from codegrep.config import GRPOSettings, LoraSettings
 from codegrep.errors import ConfigError, DataError, InfrastructureError
 from codegrep.issues.issue import Issue
+from codegrep.rewards.advantage import Baseline, baseline_factors
 from codegrep.rewards.outcome import AdvantageFactor, Outcome, RewardDesign, RewardParts, score
 from codegrep.rollout.outcome import outcome_of
 from codegrep.rollout.record import ExitCause, Rollout
@@ -54,6 +56,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         model: base with frozen weights, through `scoring.add_scoring`; the adapter is attached here.
         collect: see `Collect`; it gets this worker's issues only.
         reward, factor: design and advantage factor.
+        baseline: "loo" multiplies R - mean by n/(n-1), n the scored rollouts of the group.
         lora, settings: train.lora, train.grpo.
         max_completion_tokens: for loss_type dr_grpo, and for the record.
         workers: Ray Train workers; each takes whole groups.
@@ -72,6 +75,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         collect: Collect,
         reward: RewardDesign,
         factor: AdvantageFactor,
+        baseline: Baseline = "mean",
         lora: LoraSettings,
         settings: GRPOSettings,
         max_completion_tokens: int,
@@ -86,7 +90,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         self._collect = collect
         self._group_size = settings.group_size
         self._end = cast(int, tokenizer.eos_token_id)
-        self._reward, self._factor = reward, factor
+        self._reward, self._factor, self._baseline = reward, factor, baseline
         self._rollouts: list[Rollout] = []
         self._outcomes: list[Outcome] = []
         self._parts: list[RewardParts | None] = []
@@ -129,7 +133,11 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         self._check(rollouts, prompts)
         seconds = time.perf_counter() - start
         self._rollouts = rollouts
-        self._outcomes = [outcome_of(r, gold_ranges=self._issues[r.instance_id].gold_ranges) for r in rollouts]
+        issues = [self._issues[r.instance_id] for r in rollouts]
+        self._outcomes = [
+            outcome_of(r, gold_ranges=i.gold_ranges, gold_entities=i.gold_entities)
+            for r, i in zip(rollouts, issues, strict=True)
+        ]
         self._sums.append(_phase_seconds(rollouts, seconds))
         return training_rows(rollouts, self._end)
 
@@ -156,10 +164,12 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
             0.0 if parts is None else float(self._factor(outcome))
             for outcome, parts in zip(self._outcomes, self._parts, strict=True)
         ]
+        totals = np.array([math.nan if parts is None else parts.total for parts in self._parts])
+        of_baseline = baseline_factors(totals, np.arange(len(totals)) // self._group_size, self._baseline)
         # A group without spread has A = 0 exactly; TRL leaves the rounding error of its mean, over 1e-4.
         alive = torch.tensor(_with_spread(self._parts, self._group_size), device=advantages.device)
         shaped = torch.where(alive, advantages, 0.0) * torch.tensor(
-            factors, dtype=advantages.dtype, device=advantages.device
+            of_baseline * factors, dtype=advantages.dtype, device=advantages.device
         )
         self._sums.append(rollout_sums(self._rollouts, self._outcomes, self._parts, factors, self._group_size))
         self._sums.append({"advantage/mean_abs": (float(shaped.abs().sum()), float(len(shaped)))})

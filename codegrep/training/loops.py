@@ -6,14 +6,15 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import ray.train
 from peft import PeftModel
 from transformers import PreTrainedTokenizerBase, Trainer
 
-from codegrep.config import FunctionConfig, GRPOSettings, LoraSettings, WarmStartConfig
+from codegrep.config import AdvantageConfig, FunctionConfig, GRPOSettings, LoraSettings, WarmStartConfig
 from codegrep.issues.issue import Issue
+from codegrep.rewards.advantage import Baseline
 from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rollout.record import Rollout
 from codegrep.training.base_model import BaseModel
@@ -86,7 +87,7 @@ class GRPOJob:
     settings: GRPOSettings
     issues: Sequence[Issue]
     reward: FunctionConfig
-    advantage: FunctionConfig
+    advantage: AdvantageConfig
     max_completion_tokens: int
     seed: int
     open_collector: OpenCollector
@@ -135,6 +136,7 @@ def grpo_loop(config: dict[str, Any]) -> None:
             collect=source,
             reward=load_reward(job.reward),
             factor=load_advantage(job.advantage),
+            baseline=cast(Baseline, job.advantage.baseline),
             lora=job.lora,
             settings=job.settings,
             max_completion_tokens=job.max_completion_tokens,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegrep.rewards.advantage import efficiency, group_normalise, settle
+from codegrep.rewards.advantage import baseline_factors, efficiency, group_normalise, normalise, settle, spread
 from codegrep.rewards.designs import v3
 from codegrep.rewards.outcome import Outcome
 
@@ -106,3 +106,32 @@ def test_settle_without_factor_keeps_the_plain_advantage() -> None:
     group = [_outcome(True, 1), _outcome(False, 1)]
     settled = settle(group, 2, v3, scale="none")
     assert settled.advantages.tolist() == [0.5, -0.5]
+
+
+def test_groups_of_any_size_and_in_any_order() -> None:
+    # Groups 0 (0, 1), 1 (alone), 2 (0.2, 0.2, lost), interleaved.
+    rewards = np.array([0.0, 0.7, 0.2, 1.0, 0.2, math.nan])
+    groups = np.array([0, 1, 2, 0, 2, 2])
+    assert spread(rewards, groups).tolist() == [True, False, False]
+    advantages = normalise(rewards, groups, scale="none")
+    assert advantages.tolist() == [-0.5, 0.0, 0.0, 0.5, 0.0, 0.0]
+    assert normalise(rewards, groups, scale="none", baseline="loo").tolist() == [-1.0, 0.0, 0.0, 1.0, 0.0, 0.0]
+    assert normalise(np.array([]), np.array([], dtype=int)).shape == (0,)
+    with pytest.raises(ValueError, match="one length"):
+        normalise(rewards, groups[:3])
+
+
+def test_leave_one_out_counts_the_scored_ones() -> None:
+    rewards = np.array([0.0, 1.0, 0.5, math.nan])
+    assert baseline_factors(rewards, np.zeros(4, dtype=int), "loo").tolist() == [1.5] * 4
+    assert baseline_factors(rewards, np.zeros(4, dtype=int), "mean").tolist() == [1.0] * 4
+
+
+@given(st.lists(st.tuples(unit, st.integers(0, 3)), min_size=1, max_size=20), st.sampled_from(["mean", "loo"]))
+def test_each_group_is_normalised_as_if_alone(pairs: list[tuple[float, int]], baseline: str) -> None:
+    rewards, groups = np.array([r for r, _ in pairs]), np.array([g for _, g in pairs])
+    together = normalise(rewards, groups, baseline=baseline)  # type: ignore[arg-type]
+    for group in set(groups.tolist()):
+        members = groups == group
+        alone = normalise(rewards[members], np.zeros(members.sum(), dtype=int), baseline=baseline)  # type: ignore[arg-type]
+        assert together[members] == pytest.approx(alone, abs=1e-9)

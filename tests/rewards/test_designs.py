@@ -10,14 +10,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegrep.issues.issue import LineRange
-from codegrep.rewards.advantage import efficiency, none
+from codegrep.issues.issue import Entity, LineRange
+from codegrep.rewards.advantage import efficiency, mean_calls, none
 from codegrep.rewards.calls import calls_per_turn, excess_discount, parallelism_share
-from codegrep.rewards.designs import swe_grep, v1, v2, v3
+from codegrep.rewards.designs import codescout, colgrep, swe_grep, tiered, v1, v2, v3
+from codegrep.rewards.needs import needs
 from codegrep.rewards.outcome import Outcome, RewardDesign, RewardParts, score
+from codegrep.rewards.terms import turn_discount
 
-DESIGNS: list[RewardDesign] = [v1, v2, v3, swe_grep]
+DESIGNS: list[RewardDesign] = [v1, v2, v3, swe_grep, tiered]
 
+CLASS, METHOD, FUNCTION = (
+    Entity("a.py", "A", "class"),
+    Entity("a.py", "A.go", "function"),
+    Entity("a.py", "run", "function"),
+)
+entities = st.sampled_from(
+    [CLASS, METHOD, FUNCTION, Entity("b.py", "B", "class"), Entity("a.py", "A.stop", "function")]
+)
 outcomes = st.builds(
     Outcome,
     predicted=st.lists(st.sampled_from("abcd"), unique=True).map(tuple),
@@ -31,6 +41,9 @@ outcomes = st.builds(
     calls_per_turn=st.lists(st.integers(0, 8), max_size=4).map(tuple),
     answered=st.booleans(),
     malformed_calls=st.integers(0, 2),
+    predicted_entities=st.lists(entities, max_size=4, unique=True).map(tuple),
+    gold_entities=st.none() | st.frozensets(entities, max_size=4),
+    verdict=st.none() | st.booleans(),
 )
 
 
@@ -167,3 +180,109 @@ def test_efficiency_factor() -> None:
     assert efficiency(rollout(calls_per_turn=(1, 0)), target=1.0) == 1
     assert efficiency(rollout(calls_per_turn=(2, 0)), count_answer_turn=True) == 0.5
     assert efficiency(rollout(calls_per_turn=(0,))) == 0
+
+
+# F1 of one right file in two answered, one gold: 2/3. F2 of it: 5·(1/2·1)/(4·1/2 + 1) = 5/6.
+@pytest.mark.parametrize(
+    ("changes", "params", "expected"),
+    [
+        ({"calls_per_turn": (4, 0)}, {}, 2 / 3),  # T = 2 is free
+        ({"calls_per_turn": (4, 4, 0)}, {}, 2 / 3 * 0.99),
+        ({"calls_per_turn": (4,) * 9 + (0,)}, {}, 2 / 3 * 0.92),  # 8 turns too many: the cap of 0.08
+        ({"calls_per_turn": (4,) * 19 + (0,)}, {}, 2 / 3 * 0.92),
+        ({"calls_per_turn": (4, 0)}, {"task": "f2"}, 5 / 6),
+        ({"calls_per_turn": (0, 0)}, {}, 2 / 3 - 0.5),  # no search
+        ({"calls_per_turn": (4, 0), "answered": False, "predicted": ()}, {}, -0.5),
+        ({"calls_per_turn": (0,), "answered": False, "predicted": ()}, {"penalty": 0.2}, -0.2),
+        ({"calls_per_turn": (4, 4, 0)}, {"turn_cost": 0.0}, 2 / 3),
+        ({"calls_per_turn": (4, 0)}, {"task": "entities"}, 2 / 3),  # not known: the file score alone
+    ],
+)
+def test_colgrep_by_hand(changes: dict[str, object], params: dict[str, object], expected: float) -> None:
+    assert colgrep(rollout(**changes), **params).total == pytest.approx(expected)  # type: ignore[arg-type]
+
+
+def test_colgrep_with_entities_by_hand() -> None:
+    known = {"calls_per_turn": (4, 0), "gold_entities": frozenset({CLASS, METHOD, FUNCTION})}
+    # Answered A.go: class A through it (1 of 1), functions 1 of 2: F1 = 2/3.
+    reward = colgrep(rollout(**known, predicted_entities=(METHOD,)), task="entities")
+    assert dict(reward.parts) | {} == pytest.approx(
+        {"file_f": 2 / 3, "class_f": 1, "function_f": 2 / 3, "turn_discount": 1, "format": 0}
+        | {"precision": 0.5, "recall": 1}
+    )
+    assert reward.total == pytest.approx(2 / 3 + 1 + 2 / 3)
+    assert colgrep(rollout(**known), task="entities").total == pytest.approx(2 / 3)
+    nothing_touched = rollout(calls_per_turn=(4, 0), gold_entities=frozenset())
+    assert colgrep(nothing_touched, task="entities").total == pytest.approx(2 / 3 + 2)  # both empty is 1
+
+
+def test_unknown_choices_are_refused() -> None:
+    with pytest.raises(ValueError, match="task"):
+        colgrep(rollout(), task="f3")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="check"):
+        tiered(rollout(), check="found")  # type: ignore[arg-type]
+
+
+def test_codescout_by_hand() -> None:
+    gold = frozenset({CLASS, METHOD, FUNCTION})
+    # Modules: {A} of {A, run}: F1 = 2/3. Entities: {A.go} of three: 2·1/(1 + 3) = 1/2.
+    outcome = rollout(gold_entities=gold, predicted_entities=(METHOD,))
+    assert codescout(outcome).total == pytest.approx(2 / 3 + 2 / 3 + 1 / 2)
+    assert codescout(rollout()).total == pytest.approx(2 / 3)
+    assert codescout(rollout(gold_entities=frozenset())).total == pytest.approx(2 / 3)  # empty truth: 0
+    assert codescout(rollout(gold_entities=frozenset()), empty_is_zero=False).total == pytest.approx(2 / 3 + 2)
+    assert codescout(rollout(gold=frozenset(), predicted=())).total == 0
+    assert codescout(rollout(calls_per_turn=(1, 1, 1, 0)), bonus=1.0).total == pytest.approx(2 / 3 + 1)
+    assert codescout(rollout(calls_per_turn=(1, 1, 0)), bonus=1.0).total == pytest.approx(2 / 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "params", "expected"),
+    [
+        ({"verdict": True}, {}, 1.0),
+        ({"verdict": False}, {}, 0.5),
+        ({"verdict": None}, {}, 0.5),  # the judge failed or was not asked
+        ({"verdict": True, "predicted": ("b.py",)}, {}, 0.0),  # never judged: the check failed
+        ({"verdict": True, "predicted": ("b.py",)}, {"check": "answered"}, 1.0),
+        ({"predicted": (), "answered": False}, {"check": "answered"}, 0.0),
+        ({}, {"judge": "score"}, 0.5),  # F0.5 = 0.5556
+        ({"predicted": ("a.py",)}, {"judge": "score"}, 1.0),
+        ({}, {"judge": "score", "threshold": 0.5}, 1.0),
+        ({"gold": frozenset(), "predicted": ()}, {"judge": "score"}, 1.0),
+    ],
+)
+def test_tiered_by_hand(changes: dict[str, object], params: dict[str, object], expected: float) -> None:
+    assert tiered(rollout(**changes), **params).total == expected  # type: ignore[arg-type]
+
+
+@given(outcomes)
+def test_bounds_of_the_sums(outcome: Outcome) -> None:
+    assert -0.5 <= colgrep(outcome).total <= 1.0
+    assert -0.5 <= colgrep(outcome, task="entities").total <= 3.0 + 1e-9
+    assert 0.0 <= codescout(outcome).total <= 3.0 + 1e-9
+    assert tiered(outcome).total in (0.0, 0.5, 1.0)
+    assert 0.0 <= mean_calls(outcome) <= 1.0
+
+
+@given(st.integers(0, 30), st.integers(0, 30))
+def test_turn_discount_never_rises(one: int, other: int) -> None:
+    low, high = sorted((one, other))
+    assert 0.92 <= turn_discount(high) <= turn_discount(low) <= 1.0
+
+
+def test_mean_calls_factor() -> None:
+    assert mean_calls(rollout(calls_per_turn=(8, 8, 0))) == 1
+    assert mean_calls(rollout(calls_per_turn=(2, 0))) == 0.25
+    assert mean_calls(rollout(calls_per_turn=(0,))) == 0
+    assert mean_calls(rollout(calls_per_turn=(2, 0)), most=2.0) == 1
+    with pytest.raises(ValueError, match="positive"):
+        mean_calls(rollout(), most=0.0)
+
+
+def test_what_designs_need() -> None:
+    assert needs(v1) == needs(v2) == needs(swe_grep) == {"line_ranges"}
+    assert needs(v3) == needs(colgrep) == frozenset()
+    assert needs(codescout) == {"entities"}
+    assert needs(lambda outcome: colgrep(outcome, task="entities")) == {"entities"}
+    assert needs(tiered) == {"verdict"}
+    assert needs(lambda outcome: tiered(outcome, judge="score")) == frozenset()

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegrep.issues.issue import LineRange
-from codegrep.rewards.scores import f_beta, f_from_counts, line_f_beta, precision, recall
+from codegrep.issues.issue import Entity, LineRange
+from codegrep.rewards.scores import entity_f_beta, f_beta, f_from_counts, line_f_beta, module_f_beta, precision, recall
 
 names = st.sets(st.sampled_from("abcdefgh"))
 spans = st.builds(
@@ -129,3 +129,44 @@ def test_line_score_is_bounded_and_perfect_on_itself(predicted: list[LineRange],
         assert 0.0 <= line_f_beta(predicted, gold, match=match) <= 1.0  # type: ignore[arg-type]
     distinct = sorted(set(gold))
     assert line_f_beta(distinct, distinct, match="jaccard", threshold=1.0) == 1.0
+
+
+def test_what_a_name_is_is_what_gold_says() -> None:
+    gold = [Entity("a.py", "ordered", "class"), Entity("a.py", "ordered.pop", "function")]
+    spelled = Entity("a.py", "ordered", "function")  # lower case: an answer looks like a function
+    assert entity_f_beta([spelled], gold, kind="class") == 1.0
+    assert entity_f_beta([spelled], gold, kind="function") == 0.0
+    method = Entity("a.py", "ordered.pop", "function")
+    assert entity_f_beta([method], gold, kind="class") == 1.0  # its class, by gold
+    assert entity_f_beta([method], gold, kind="function") == 1.0
+
+
+def test_an_unknown_method_answers_its_class() -> None:
+    gold = [Entity("a.py", "Model", "class")]
+    answered = [Entity("a.py", "Model.save", "function"), Entity("a.py", "Other.save", "function")]
+    assert entity_f_beta(answered, gold, kind="class") == pytest.approx(2 / 3)  # 1 of 2, 1 of 1
+    assert entity_f_beta(answered, gold, kind="function") == 0.0
+    nested = [Entity("a.py", "Model.Meta.go", "function")]
+    assert entity_f_beta(nested, gold, kind="class") == 0.0  # the nearest class is Meta
+    assert module_f_beta(nested, gold) == 1.0
+    assert module_f_beta([Entity("b.py", "Model", "class")], gold) == 0.0  # another file
+
+
+def test_entity_empty_rules() -> None:
+    gold = [Entity("a.py", "run", "function")]
+    assert entity_f_beta([], gold, kind="class") == 1.0
+    assert entity_f_beta([], gold, kind="function") == 0.0
+    assert entity_f_beta(gold, [], kind="function") == 0.0
+    assert module_f_beta([], []) == 1.0
+
+
+kinds = st.builds(
+    Entity, st.sampled_from("ab"), st.sampled_from(["A", "A.go", "A.B", "A.B.go", "run", "run.A"]), st.just("function")
+) | st.builds(Entity, st.sampled_from("ab"), st.sampled_from(["A", "A.B", "run.A"]), st.just("class"))
+
+
+@given(st.lists(kinds, max_size=5), st.lists(kinds, max_size=5), st.sampled_from(["class", "function"]))
+def test_entity_scores_are_bounded_and_see_no_order(predicted: list[Entity], gold: list[Entity], kind: str) -> None:
+    value = entity_f_beta(predicted, gold, kind=kind)  # type: ignore[arg-type]
+    assert 0.0 <= value <= 1.0
+    assert value == entity_f_beta(predicted[::-1], gold, kind=kind)  # type: ignore[arg-type]

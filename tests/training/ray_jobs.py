@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from codegrep.config import FunctionConfig
+from codegrep.config import AdvantageConfig, FunctionConfig
 from codegrep.issues.issue import Issue
 from codegrep.rollout.record import Rollout
 from codegrep.training.base_model import BaseModel
@@ -82,7 +82,7 @@ def grpo_spec(nano: Path, log: Path, seconds: float = 0.0, workers: int = 1, col
         settings=replace(GRPO, steps=STEPS),
         issues=issues(6),
         reward=FunctionConfig("v3", "codegrep.rewards.designs.v3"),
-        advantage=FunctionConfig("efficiency", "codegrep.rewards.advantage.efficiency"),
+        advantage=AdvantageConfig("efficiency", "codegrep.rewards.advantage.efficiency"),
         max_completion_tokens=64,
         seed=0,
         open_collector=collector or OpenMade(),  # type: ignore[arg-type]

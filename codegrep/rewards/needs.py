@@ -1,0 +1,36 @@
+"""What a reward design looks at beyond files and calls, found by trying it: also true of a user's own design."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+from codegrep.issues.issue import Entity, LineRange
+from codegrep.rewards.outcome import Outcome, RewardDesign
+
+Need = Literal["line_ranges", "entities", "verdict"]
+
+_METHOD = Entity("a.py", "A.go", "function")
+_GOOD = Outcome(
+    predicted=("a.py",),
+    gold=frozenset({"a.py"}),
+    predicted_ranges=(LineRange("a.py", 2, 3),),
+    gold_ranges=(LineRange("a.py", 2, 3),),
+    calls_per_turn=(4, 4, 0),
+    unique_calls_per_turn=(4, 4, 0),
+    generated_tokens=200,
+    predicted_entities=(_METHOD,),
+    gold_entities=frozenset({Entity("a.py", "A", "class"), _METHOD}),
+    verdict=True,
+)
+_WITHOUT: dict[Need, Outcome] = {
+    "line_ranges": replace(_GOOD, predicted_ranges=()),
+    "entities": replace(_GOOD, predicted_entities=()),
+    "verdict": replace(_GOOD, verdict=None),
+}
+
+
+def needs(design: RewardDesign) -> frozenset[Need]:
+    """Inputs that change the reward of a good rollout when they are taken away from its answer."""
+    whole = design(_GOOD).total
+    return frozenset(need for need, outcome in _WITHOUT.items() if design(outcome).total != whole)

@@ -1,0 +1,45 @@
+"""What runs but hardly means what it seems to is said before it starts."""
+
+from __future__ import annotations
+
+import pytest
+from hydra import compose, initialize_config_dir
+
+from codegrep.compose import CONF, cautions, load
+
+
+def said(*overrides: str) -> str:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return "\n".join(cautions(load(compose("config", overrides=list(overrides)))))
+
+
+@pytest.mark.parametrize("experiment", ["v3", "swe_grep", "colgrep", "codescout"])
+def test_experiments_that_bring_what_they_need(experiment: str) -> None:
+    assert said(f"+experiment={experiment}") == ""
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["reward=v1"], ["line ranges", "agent.prompt=short", "Use agent.prompt=detailed"]),
+        (["reward=v2", "agent.prompt=entities"], ["agent.prompt=entities does not"]),
+        (["reward=codescout"], ["Use agent.prompt=entities", "Use data.gold_entities=true"]),
+        (["reward=tiered"], ["judge"]),
+    ],
+)
+def test_what_is_said(overrides: list[str], words: list[str]) -> None:
+    text = said(*overrides)
+    for word in words:
+        assert word in text
+
+
+def test_nothing_is_said_with_the_right_prompt() -> None:
+    assert said("reward=v1", "agent.prompt=detailed") == ""
+
+
+def test_the_scale_of_advantages_is_declared_once() -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = load(compose("config", overrides=["advantage=dr_grpo"]))
+        assert (config.advantage.scale, config.train.grpo.scale_rewards) == ("none", "none")
+        config = load(compose("config", overrides=["advantage.scale=batch"]))
+        assert config.train.grpo.scale_rewards == "batch"
