@@ -24,7 +24,9 @@ class Command:
     summary: str
 
 
-COMMANDS: dict[str, Command] = {}
+COMMANDS: dict[str, Command] = {
+    "compare": Command("codegrep.compare.command:main", "one page that says which design of a sweep is better on what"),
+}
 
 
 def named(word: str) -> Command | None:

@@ -48,6 +48,28 @@ def clustered_means(values: Floats, clusters: Sequence[str], resamples: int, gen
     return means
 
 
+def clustered_weights(clusters: Sequence[str], resamples: int, generator: np.random.Generator) -> Iterator[Floats]:
+    """The draws of `clustered_means` as weights, for statistics that need the same draw of issues several times.
+
+    Args:
+        clusters: (n,) repository of each issue.
+
+    Yields:
+        Blocks of (b, n) weights, `resamples` rows together; each row sums to 1.
+    """
+    labels, members = np.unique(np.asarray(clusters), return_inverse=True)
+    sizes = np.bincount(members)
+    for start, stop in _blocks(resamples, len(members)):
+        times = generator.multinomial(len(labels), np.full(len(labels), 1 / len(labels)), size=stop - start)
+        weights = np.empty((stop - start, len(members)))
+        for cluster, size in enumerate(sizes):
+            # A cluster that was drawn k times gives k * size draws of its issues.
+            weights[:, members == cluster] = generator.multinomial(
+                times[:, cluster] * size, np.full(size, 1 / size), size=stop - start
+            )
+        yield weights / weights.sum(axis=1, keepdims=True)
+
+
 def flipped_means(values: Floats, units: NDArray[np.intp], flips: Iterator[NDArray[np.float64]]) -> Iterator[Floats]:
     """Means of `values` after each block of sign flips.
 

@@ -77,7 +77,7 @@ def training_curves(runs: Mapping[str, Sequence[History]] | Sequence[History] | 
     """
     designs = _designs(runs)
     panels = [
-        p for p in _panels(designs) if any(_curves(seeds, name) for seeds in designs.values() for name in p.metrics)
+        p for p in _panels(designs) if any(points(seeds, name) for seeds in designs.values() for name in p.metrics)
     ]
     columns = min(4, max(1, len(panels)))
     lines = max(1, math.ceil(len(panels) / columns))
@@ -126,17 +126,17 @@ def _draw_panel(axes: Axes, panel: _Panel, designs: Mapping[str, Sequence[Histor
     drawn = 0
     for number, seeds in enumerate(designs.values()):
         for index, name in enumerate(panel.metrics[:1] if several else panel.metrics):
-            curves = _curves(seeds, name)
+            curves = points(seeds, name)
             if not curves:
                 continue
             colour = style.colour(number if several else index)
             label = panel.labels[index] if panel.labels and not several else None
             for steps, values in curves:
-                thin = _smooth(values, width) if several else values  # raw values of many runs hide each other
+                thin = smooth(values, width) if several else values  # raw values of many runs hide each other
                 axes.plot(steps, thin, color=colour, lw=0.8, alpha=0.4)
-            steps, values = _mean(curves)
+            steps, values = mean_of(curves)
             axes.plot(
-                steps, _smooth(values, width), color=colour, lw=1.8, label=label, marker="o" if len(steps) == 1 else ""
+                steps, smooth(values, width), color=colour, lw=1.8, label=label, marker="o" if len(steps) == 1 else ""
             )
             drawn += 1
     axes.set_title(panel.title, loc="left", fontsize=9.5)
@@ -157,7 +157,8 @@ def _draw_panel(axes: Axes, panel: _Panel, designs: Mapping[str, Sequence[Histor
         axes.legend(fontsize=7, frameon=False, handlelength=1.2, labelspacing=0.2)
 
 
-def _curves(seeds: Sequence[History], name: str) -> list[tuple[np.ndarray, np.ndarray]]:
+def points(seeds: Sequence[History], name: str) -> list[tuple[np.ndarray, np.ndarray]]:
+    """(steps, values) of one metric for every seed that has it; what is not finite is left out."""
     found = []
     for seed in seeds:
         points = [(row["step"], row[name]) for row in seed if name in row and math.isfinite(row[name])]
@@ -166,7 +167,7 @@ def _curves(seeds: Sequence[History], name: str) -> list[tuple[np.ndarray, np.nd
     return found
 
 
-def _mean(curves: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
+def mean_of(curves: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """Mean over the seeds that have a value at a step, as far as the shortest seed goes: a mean over fewer seeds would
     jump where one ends."""
     if len(curves) == 1:
@@ -181,7 +182,7 @@ def _mean(curves: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, 
     return np.array(ordered), np.array([np.mean(by_step[step]) for step in ordered])
 
 
-def _smooth(values: np.ndarray, width: int) -> np.ndarray:
+def smooth(values: np.ndarray, width: int) -> np.ndarray:
     """Centred running mean; at the ends over what is there."""
     if width <= 1 or len(values) < 3:
         return values

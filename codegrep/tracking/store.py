@@ -21,6 +21,7 @@ _ENVIRONMENT = {
     "DO_NOT_TRACK": "true",
     "MLFLOW_DISABLE_AGENT_HINT": "true",
     "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     # MLflow's default waits for minutes on a server that is away; the tracker buffers and tries again later instead.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",

@@ -1,0 +1,118 @@
+"""What the page says, for results whose truth is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pytest
+
+from codegrep.compare.analysis import Analysis, analyse
+from codegrep.compare.contents import Comparison, page_of
+from codegrep.compare.designs import group
+from codegrep.compare.figures import curves_figure, difference_figure, held_out_figure
+from codegrep.compare.page import html, markdown
+from codegrep.compare.verdict import Claim, verdict
+from codegrep.errors import DataError
+from tests.compare.made_runs import record
+
+
+def analysis(designs: Mapping[str, float], seeds: Sequence[int]) -> Analysis:
+    records = [record(name, seed, quality) for name, quality in designs.items() for seed in seeds]
+    return analyse(group(records)[0], resamples=500)
+
+
+def comparison(designs: Mapping[str, float], seeds: Sequence[int]) -> Comparison:
+    records = [record(name, seed, quality) for name, quality in designs.items() for seed in seeds]
+    made, left_out = group(records)
+    found = analyse(made, resamples=500)
+    return Comparison("test", tuple(made), found, verdict(found), tuple(left_out), 0.02, 500)
+
+
+def test_a_large_difference_over_seeds_is_claimed():
+    found = verdict(analysis({"v1": 0.1, "v3": 0.8}, (0, 1, 2)))
+    (pair,) = found.pairs
+    assert pair.claim is Claim.WORSE and pair.settle == ""
+    assert "v3 is better than v1: F0.5 +0." in pair.what
+    assert found.headline == "v3 finds files better than v1."
+    assert any(line.startswith("precision: v3 is better than v1") for line in pair.also)
+
+
+def test_one_seed_supports_no_claim_however_large_the_difference():
+    found = verdict(analysis({"v1": 0.0, "v3": 1.0}, (0,)))
+    (pair,) = found.pairs
+    assert pair.claim is Claim.ONE_RUN and "No claim about v1 and v3 as designs" in pair.what
+    assert found.headline.startswith("No claim:") and pair.also == ()
+    assert "at least three seeds" in pair.settle
+
+
+def test_a_small_difference_is_open_and_the_page_says_what_would_settle_it():
+    found = verdict(analysis({"v1": 0.45, "v3": 0.5}, (0, 1, 2)))
+    (pair,) = found.pairs
+    assert pair.claim is Claim.OPEN and found.headline.startswith("Not settled")
+    assert "four times in five" in pair.settle
+    assert any(words in pair.settle for words in ("seeds a design", "repositories like these", "times as many"))
+
+
+def test_equal_results_are_alike():
+    found = verdict(analysis({"v1": 1.0, "v3": 1.0}, (0, 1, 2)))
+    assert found.pairs[0].claim is Claim.ALIKE and "are alike" in found.headline
+
+
+def test_three_designs_are_corrected_together():
+    found = analysis({"v1": 0.1, "v2": 0.1, "v3": 0.9}, (0, 1, 2))
+    assert len(found.primary) == 3
+    for contrast in found.primary:
+        assert contrast.p_holm >= contrast.result.p_claim - 1e-12
+    assert verdict(found).headline == "v3 finds files better than v1 and v2."
+
+
+def test_issues_that_a_run_lacks_are_left_out_for_all():
+    whole, short = record("v1", 0, 0.5), record("v3", 0, 0.5)
+    short.rows.pop(0)  # type: ignore[attr-defined]
+    found = analyse(group([whole, short])[0], resamples=200)
+    assert found.dropped == 1 and len(found.issues) == 41
+
+
+def test_runs_without_a_common_issue_cannot_be_compared():
+    one, other = record("v1", 0, 0.5), record("v3", 0, 0.5)
+    moved = [type(row)(row.retriever, f"x-{row.instance_id}", row.repo, row.values) for row in other.rows]
+    with pytest.raises(DataError, match="different issues"):
+        analyse(group([one, type(other)(**{**other.__dict__, "rows": moved})])[0])
+
+
+def test_differently_defined_rewards_never_share_an_axis():
+    made = comparison({"v1": 0.4, "v3": 0.5}, (0, 1))
+    titles = {axes.get_title(loc="left"): axes for axes in curves_figure(made.designs).axes}
+    assert {"Reward as v1 defines it", "Reward as v3 defines it", "F0.5 of training rollouts"} <= titles.keys()
+    lines = {title: [line for line in axes.lines if len(line.get_xdata())] for title, axes in titles.items()}
+    assert len(lines["Reward as v3 defines it"]) == 1 and len(lines["F0.5 of training rollouts"]) == 2
+    assert len(titles["KL to the reference"].collections) == 2  # a band each
+    same, _ = group([record("v3", seed, 0.5, **{"train.grpo.kl": kl}) for seed in (0, 1) for kl in ("0", "1")])
+    panels = {axes.get_title(loc="left"): axes for axes in curves_figure(same).axes}
+    assert len([line for line in panels["Reward"].lines if len(line.get_xdata())]) == 2
+
+
+def test_every_panel_has_its_unit_and_one_seed_has_no_band():
+    figure = curves_figure(comparison({"v1": 0.4, "v3": 0.5}, (0,)).designs)
+    assert all(axes.get_ylabel() for axes in figure.axes)
+    assert not any(axes.collections for axes in figure.axes)
+
+
+def test_the_other_figures():
+    made = comparison({"v1": 0.4, "v3": 0.5}, (0, 1))
+    labels = [text.get_text() for text in held_out_figure(made.analysis).axes[0].get_yticklabels()]
+    assert {"v1 (2 runs)", "v3 (2 runs)", "bm25_no_tests_top1"} == set(labels)
+    assert difference_figure(made.analysis).axes[0].get_yticklabels()[0].get_text() == "v1 − v3"
+    assert difference_figure(comparison({"v1": 0.4}, (0, 1)).analysis) is None
+
+
+def test_the_page_in_both_forms():
+    page = page_of(comparison({"v1": 0.1, "<b>&|v3": 0.9}, (0, 1, 2)))
+    text, site = markdown(page), html(page)
+    assert "## Verdict" in text and "![Training curves" in text and "\\<b>&\\|v3" in text
+    assert "<b>&|v3" not in site and "&lt;b&gt;&amp;|v3" in site
+    assert "default-src 'none'" in site and "<script" not in site
+    assert 'src="http' not in site and site.count("data:image/svg+xml;base64,") == len(page.pictures) == 3
+    for heading in ("Held-out retrieval", "Cost of one training", "Guard rails", "How this was computed"):
+        assert heading in text and heading in site
+    assert html(page_of(comparison({"v1": 0.1, "<b>&|v3": 0.9}, (0, 1, 2)))) == site  # the same bytes again
