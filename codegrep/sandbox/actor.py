@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
+import hashlib
+import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,13 +13,50 @@ from typing import Any
 from codegrep.config import SandboxConfig, ToolsConfig
 from codegrep.errors import CodegrepError, InfrastructureError
 from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult
+from codegrep.sandbox.measure import CallMeasure
 from codegrep.sandbox.repositories import Location
 from codegrep.sandbox.sandbox import Sandbox
 
 # Calls in flight in one actor; the sandbox's own semaphore says how many of them are executed.
 _MAX_CONCURRENCY = 1000
+# Turns that one client has under way at each actor; more wait at the client, so that a slow actor holds back those who
+# ask instead of collecting their questions.
+_IN_FLIGHT = 256
+# Upper ends of the buckets of Ray's histograms, seconds.
+_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 # A turn is asked for again once when its actor died under it: tools only read, so nothing is done twice.
 _ATTEMPTS = 2
+
+
+class RayMetrics:
+    """Calls as Ray's own metrics (Prometheus, Ray's dashboard); Ray adds node and worker to each."""
+
+    def __init__(self) -> None:
+        from ray.util.metrics import Counter as RayCounter
+        from ray.util.metrics import Histogram
+
+        tags = ("tool",)
+        self._calls = RayCounter("codegrep_sandbox_calls", "Tool calls answered.", ("tool", "status", "source"))
+        self._timeouts = RayCounter("codegrep_sandbox_timeouts", "Tool calls that met their deadline.", tags)
+        self._bytes = RayCounter("codegrep_sandbox_result_bytes", "Text of the results.", tags)
+        self._seconds = Histogram(
+            "codegrep_sandbox_call_seconds", "From question to answer.", boundaries=list(_BOUNDS), tag_keys=tags
+        )
+        self._waited = Histogram(
+            "codegrep_sandbox_queue_seconds", "Wait for a place.", boundaries=list(_BOUNDS), tag_keys=tags
+        )
+
+    def count(self, call: CallMeasure) -> None:
+        """See Sandbox: on_call."""
+        tags = {"tool": call.tool or "unknown"}
+        self._calls.inc(1, {**tags, "status": call.status, "source": call.source})
+        self._seconds.observe(call.seconds, tags)
+        if call.timed_out:
+            self._timeouts.inc(1, tags)
+        if call.bytes:
+            self._bytes.inc(call.bytes, tags)
+        if call.source == "run":
+            self._waited.observe(call.waited, tags)
 
 
 class SandboxActor:
@@ -27,7 +65,7 @@ class SandboxActor:
     def __init__(
         self, root: str, tools: ToolsConfig, sandbox: SandboxConfig, locations: Mapping[str, Location] | None
     ) -> None:
-        self._sandbox = Sandbox.under(Path(root), tools, sandbox, locations)
+        self._sandbox = Sandbox.under(Path(root), tools, sandbox, locations, RayMetrics().count)
 
     async def run_turn(self, repo: str, commit: str, calls: Sequence[ToolCall | MalformedCall]) -> list[ToolResult]:
         """See Sandbox.run_turn."""
@@ -45,13 +83,20 @@ class SandboxActor:
 class RemoteSandbox:
     """Sandbox actors behind the interface of one Sandbox. Can be sent to other Ray workers.
 
-    A repository always goes to the same actor, so its trees and its cache are on one node.
+    A repository always goes to the same actor, so its trees, its cache and its index are on one node; another number of
+    actors moves only the repositories that it must (rendezvous hashing).
     """
 
     def __init__(self, handles: Sequence[Any]) -> None:
         if not handles:
             raise ValueError("at least one actor is needed")
         self._handles = list(handles)
+        self._places: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, list[asyncio.Semaphore]] = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def __reduce__(self) -> tuple[type[RemoteSandbox], tuple[list[Any]]]:
+        return RemoteSandbox, (self._handles,)
 
     async def run_turn(self, repo: str, commit: str, calls: Sequence[ToolCall | MalformedCall]) -> list[ToolResult]:
         """See Sandbox.run_turn. Cancelling ends the calls in the actor.
@@ -59,12 +104,16 @@ class RemoteSandbox:
         Raises:
             InfrastructureError: the tree cannot be had, or the actor died twice.
         """
-        results: list[ToolResult] = await self._ask(self._handle(repo), "run_turn", repo, commit, list(calls))
+        number = self._number(repo)
+        async with self._in_flight(number):
+            results: list[ToolResult] = await self._ask(self._handles[number], "run_turn", repo, commit, list(calls))
         return results
 
     async def prepare(self, repo: str, commit: str) -> None:
         """See Sandbox.prepare."""
-        await self._ask(self._handle(repo), "prepare", repo, commit)
+        number = self._number(repo)
+        async with self._in_flight(number):
+            await self._ask(self._handles[number], "prepare", repo, commit)
 
     async def stats(self) -> dict[str, float]:
         """The counters of all actors, added up."""
@@ -80,8 +129,15 @@ class RemoteSandbox:
         for handle in self._handles:
             ray.kill(handle)
 
-    def _handle(self, repo: str) -> Any:
-        return self._handles[zlib.crc32(repo.encode("utf-8", "surrogatepass")) % len(self._handles)]
+    def _number(self, repo: str) -> int:
+        name = repo.encode("utf-8", "surrogatepass")
+        return max(range(len(self._handles)), key=lambda i: hashlib.sha256(b"%d/%s" % (i, name)).digest())
+
+    def _in_flight(self, number: int) -> asyncio.Semaphore:
+        loop = asyncio.get_running_loop()
+        if loop not in self._places:
+            self._places[loop] = [asyncio.Semaphore(_IN_FLIGHT) for _ in self._handles]
+        return self._places[loop][number]
 
     async def _ask(self, handle: Any, method: str, *arguments: Any) -> Any:
         import ray
@@ -113,19 +169,27 @@ def start_sandboxes(
     num_cpus: float = 0,
     max_restarts: int = 10,
 ) -> RemoteSandbox:
-    """Starts actors in the running Ray, spread over its nodes.
+    """Starts actors on every node of the running Ray.
 
     Args:
+        count: actors on each node.
         root: folder of clones and trees, on every node.
         locations: where a node that lacks a clone can have it; without it only what `root`/bare holds can be used.
         num_cpus: CPUs that Ray sets aside for an actor. 0: searches use what is free.
     """
     import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    options = ray.remote(SandboxActor).options(
-        num_cpus=num_cpus,
-        max_restarts=max_restarts,
-        max_concurrency=_MAX_CONCURRENCY,
-        scheduling_strategy="SPREAD",
+    actor = ray.remote(SandboxActor).options(
+        num_cpus=num_cpus, max_restarts=max_restarts, max_concurrency=_MAX_CONCURRENCY
     )
-    return RemoteSandbox([options.remote(str(root), tools, sandbox, locations) for _ in range(max(1, count))])
+    # Nodes without CPUs (a head that only coordinates) compute nothing. Soft: an actor whose node is lost moves.
+    nodes = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0)
+    places: list[Any] = [NodeAffinitySchedulingStrategy(node, soft=True) for node in nodes] or ["SPREAD"]
+    return RemoteSandbox(
+        [
+            actor.options(scheduling_strategy=place).remote(str(root), tools, sandbox, locations)
+            for _ in range(max(1, count))
+            for place in places
+        ]
+    )

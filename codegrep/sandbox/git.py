@@ -75,6 +75,7 @@ def run_git(
     keep_open: Sequence[int] = (),
     extra_environment: Mapping[str, str] | None = None,
     stop: threading.Event | None = None,
+    stdin: bytes | None = None,
 ) -> str:
     """Runs one git command and gives back its standard output.
 
@@ -85,6 +86,7 @@ def run_git(
         keep_open: descriptors that the child inherits. A lock's descriptor here keeps the lock taken until git has
             ended, also when this process is killed in between.
         stop: ends the command early when it is set, from whatever thread.
+        stdin: given to git; nothing when None.
 
     Raises:
         GitError: with git's own last line as the reason.
@@ -100,7 +102,7 @@ def run_git(
             command,
             cwd=cwd,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL if stdin is None else subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,
@@ -109,7 +111,7 @@ def run_git(
     except OSError as error:
         raise GitError(f"git could not be started ({error.strerror})") from error
     try:
-        out, err = _output(process, timeout, stop)
+        out, err = _output(process, timeout, stop, stdin)
     except subprocess.TimeoutExpired:
         stopped = stop is not None and stop.is_set()
         raise GitError(f"git {name} {'was stopped' if stopped else f'took longer than {timeout:g} s'}") from None
@@ -126,13 +128,15 @@ def without_credentials(text: str) -> str:
     return _CREDENTIALS.sub("", text)
 
 
-def _output(process: subprocess.Popen[bytes], timeout: float, stop: threading.Event | None) -> tuple[bytes, bytes]:
+def _output(
+    process: subprocess.Popen[bytes], timeout: float, stop: threading.Event | None, stdin: bytes | None
+) -> tuple[bytes, bytes]:
     if stop is None:
-        return process.communicate(timeout=timeout)
+        return process.communicate(stdin, timeout=timeout)
     limit = time.monotonic() + timeout
     while True:
         try:
-            return process.communicate(timeout=min(0.2, max(0.0, limit - time.monotonic())))
+            return process.communicate(stdin, timeout=min(0.2, max(0.0, limit - time.monotonic())))
         except subprocess.TimeoutExpired:
             if stop.is_set() or time.monotonic() >= limit:
                 raise

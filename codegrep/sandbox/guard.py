@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -110,8 +111,7 @@ class Guard:
             self._folders[folder] = self._is_inside(folder)
         if not self._folders[folder] or name in ("", ".", "..") or _is_git(name):
             return False
-        full = f"{self.root}/{relative}"
-        return not Path(full).is_symlink() or self._is_inside(relative)
+        return not _is_link(f"{self.root}/{relative}") or self._is_inside(relative)
 
     def _is_inside(self, relative: str) -> bool:
         if any(_is_git(part) for part in relative.split("/")):
@@ -146,6 +146,13 @@ def check_text(path: str) -> None:
         path.encode("utf-8")
     except UnicodeEncodeError:
         raise PathRefused("the path is no valid Unicode text") from None
+
+
+def _is_link(path: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def _is_git(name: str) -> bool:

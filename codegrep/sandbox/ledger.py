@@ -4,6 +4,7 @@ trees.
     <root>/.ledger/<name>/entry.json     repository, commit, bare clone; written before anything of the tree exists
     <root>/.ledger/<name>/complete       the checkout ended; holds the machine's boot id
     <root>/.ledger/<name>/used           its modification time is the last use
+    <root>/.ledger/<name>/bytes          disk that the tree takes, where a budget is kept
     <root>/.ledger/<name>/leases/        one file a lease: <owner>@<number>
     <root>/.owners/<owner>               a process that may hold leases; it keeps a flock on this file while it lives
     <root>/.locks/<name>.lock            held while an entry is changed
@@ -30,12 +31,13 @@ from codegrep.sandbox.locks import FileLock
 
 @dataclass(frozen=True)
 class Entry:
-    """What was asked for under a name. bare: real path of the bare clone."""
+    """What was asked for under a name. bare: real path of the bare clone. committed: seconds since the epoch."""
 
     name: str
     repo: str
     commit: str
     bare: str
+    committed: int = 0
 
 
 class Owner:
@@ -147,6 +149,17 @@ class Ledger:
             return (self._entries / name / "used").stat().st_mtime
         except OSError:
             return 0.0
+
+    def note_bytes(self, name: str, size: int) -> None:
+        """Writes down how much disk a tree takes."""
+        (self._entries / name / "bytes").write_text(str(size), "utf-8")
+
+    def bytes(self, name: str) -> int | None:
+        """What was written down, or None."""
+        try:
+            return int((self._entries / name / "bytes").read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
 
     def add_lease(self, name: str) -> Path:
         """Writes a lease of this process down. FileNotFoundError when the entry was removed meanwhile."""

@@ -134,6 +134,14 @@ class Repositories:
             return False
         return True
 
+    def commit_time(self, clone: BareClone, commit: str) -> int:
+        """When a commit that the clone holds was made, seconds since the epoch; 0 where git cannot say."""
+        try:
+            shown = run_git(["show", "--no-patch", "--format=%ct", commit], git_dir=clone.path, timeout=_SHORT)
+            return max(0, int(shown))
+        except (GitError, ValueError):
+            return 0
+
     def fetch_commit(self, clone: BareClone, commit: str) -> None:
         """Makes sure that the clone holds the commit: fetch of it alone, then of everything (SPEC 1.2).
 

@@ -6,8 +6,7 @@ import asyncio
 import contextlib
 import time
 import weakref
-from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,6 +14,8 @@ from codegrep.config import SandboxConfig, ToolsConfig
 from codegrep.errors import CodegrepError, InfrastructureError
 from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult, ToolStatus
 from codegrep.sandbox.cache import ResultCache
+from codegrep.sandbox.index import ContentIndex
+from codegrep.sandbox.measure import CallCounters, CallMeasure
 from codegrep.sandbox.repositories import Location, Repositories
 from codegrep.sandbox.toolbox import CheckedCall, Toolbox, numbered, refusal
 from codegrep.sandbox.tools import ArgumentError, Outcome
@@ -32,14 +33,21 @@ class Sandbox:
         worktrees: where trees come from.
         toolbox: the tools; its limits say how many calls a turn and how many at once.
         cache_bytes: bound of the result cache.
+        on_call: is told about every call that was answered.
     """
 
-    def __init__(self, worktrees: Worktrees, toolbox: Toolbox, cache_bytes: int = 64 << 20) -> None:
+    def __init__(
+        self,
+        worktrees: Worktrees,
+        toolbox: Toolbox,
+        cache_bytes: int = 64 << 20,
+        on_call: Callable[[CallMeasure], None] | None = None,
+    ) -> None:
         self.worktrees = worktrees
         self.toolbox = toolbox
         self._cache = ResultCache(cache_bytes)
-        self._counts: Counter[str] = Counter()
-        self._seconds = 0.0
+        self._counters = CallCounters()
+        self._on_call = on_call
         self._places: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             weakref.WeakKeyDictionary()
         )
@@ -47,13 +55,25 @@ class Sandbox:
 
     @classmethod
     def under(
-        cls, root: Path, tools: ToolsConfig, sandbox: SandboxConfig, locations: Mapping[str, Location] | None = None
+        cls,
+        root: Path,
+        tools: ToolsConfig,
+        sandbox: SandboxConfig,
+        locations: Mapping[str, Location] | None = None,
+        on_call: Callable[[CallMeasure], None] | None = None,
     ) -> Sandbox:
         """A sandbox with its clones in `root`/bare and its trees in `root`/trees, repaired first."""
         repositories = Repositories(root / "bare", sandbox.clone_timeout, locations)
-        worktrees = Worktrees(root / "trees", repositories, sandbox.min_free_gib, sandbox.max_worktrees)
+        worktrees = Worktrees(
+            root / "trees",
+            repositories,
+            sandbox.min_free_gib,
+            sandbox.max_worktrees,
+            max_disk_gib=sandbox.max_disk_gib,
+        )
         worktrees.repair()
-        return cls(worktrees, Toolbox(tools))
+        index = ContentIndex(int(sandbox.index_mib * 2**20)) if sandbox.index_mib > 0 else None
+        return cls(worktrees, Toolbox(tools, index=index), on_call=on_call)
 
     async def run_turn(self, repo: str, commit: str, calls: Sequence[ToolCall | MalformedCall]) -> list[ToolResult]:
         """Answers every call of a turn, in order, numbered from 1.
@@ -87,11 +107,14 @@ class Sandbox:
             pass
 
     def stats(self) -> dict[str, float]:
-        """Counters since the start, by metric name."""
+        """Counters since the start; measure.summary makes metrics of two of them."""
         w = self.worktrees.counts
+        index = self.toolbox.index or ContentIndex(0)
         return {
-            **{name: float(count) for name, count in sorted(self._counts.items())},
-            "seconds": self._seconds,
+            **self._counters.totals(),
+            "index/answered": float(index.counts.answered),
+            "index/passed": float(index.counts.passed),
+            "index/bytes": float(index.size),
             "cache/hits": float(self._cache.hits),
             "cache/shared": float(self._cache.shared),
             "cache/misses": float(self._cache.misses),
@@ -111,36 +134,44 @@ class Sandbox:
     async def _answer(self, lease: Lease, call: ToolCall | MalformedCall, number: int) -> ToolResult:
         if isinstance(call, MalformedCall) or number > self.toolbox.limits.max_calls:
             return self._unexecuted(call, number)
-        seconds = 0.0
+        asked = time.monotonic()
+        seconds = waited = 0.0
+        tool, source = "", "run"
 
         async def compute(checked: CheckedCall) -> Outcome:
-            nonlocal seconds
+            nonlocal seconds, waited, source
+            source = "run"
             async with self._place():
                 began = time.monotonic()
+                waited = began - asked
                 try:
                     return await self.toolbox.execute(lease.path, checked)
                 finally:
                     seconds = time.monotonic() - began
-                    self._seconds += seconds
 
         try:
             checked = self.toolbox.check(call)
-            key = (lease.repo, lease.commit, checked.key)
-            outcome = await self._cache.get(key, lambda: compute(checked))
+            tool, key = checked.tool.name, (lease.repo, lease.commit, checked.key)
+            kept = self._cache.look_up(key)
+            source = "shared" if kept is None else "kept"
+            outcome = kept or await self._cache.get(key, lambda: compute(checked))
         except ArgumentError as error:
             outcome = mistake(str(error))
-        self._counts[f"calls/{outcome.status.value}"] += 1
-        self._counts["calls/timed_out"] += outcome.timed_out
+        size, took = len(outcome.text.encode("utf-8", "replace")), time.monotonic() - asked
+        measure = CallMeasure(tool, outcome.status.value, took, waited, source, outcome.timed_out, size)
+        self._counters.add(measure)
+        if self._on_call is not None:
+            self._on_call(measure)
         return numbered(outcome, call, number, seconds)
 
     def _unexecuted(self, call: ToolCall | MalformedCall, number: int) -> ToolResult:
         limit = self.toolbox.limits.max_calls
         if number > limit:
             outcome = refusal(f"not executed, at most {limit} calls a turn are allowed")
-            self._counts[f"calls/{ToolStatus.REFUSED.value}"] += 1
+            self._counters.refused(ToolStatus.REFUSED.value)
             return ToolResult(number, call, outcome.status, outcome.text)
         assert isinstance(call, MalformedCall)
-        self._counts["calls/malformed"] += 1
+        self._counters.malformed()
         text = f"ERROR: the call cannot be read: {call.reason}"[: self.toolbox.limits.max_chars]
         return ToolResult(number, call, ToolStatus.MODEL_ERROR, text)
 
@@ -148,6 +179,8 @@ class Sandbox:
     async def _lease(self, repo: str, commit: str) -> AsyncIterator[Lease]:
         lease = await self._leased(repo, commit)
         try:
+            if self.toolbox.index is not None:
+                self.toolbox.index.add(lease.path, lease.bare, lease.commit)
             yield lease
         finally:
             lease.release()

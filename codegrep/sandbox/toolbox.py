@@ -8,7 +8,7 @@ import inspect
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -16,6 +16,7 @@ from typing import Any, cast
 from codegrep.config import ToolsConfig
 from codegrep.errors import CodegrepError, ConfigError
 from codegrep.protocol.calls import ToolCall, ToolResult, ToolStatus
+from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.tools import ArgumentError, Glob, Grep, Outcome, Read, SearchPrograms, Tool
 from codegrep.sandbox.tools.tool import Argument, fault, mistake
 
@@ -38,15 +39,19 @@ class Toolbox:
     Args:
         limits: caps and deadlines; `names` holds "grep", "glob", "read" or dotted names of classes that meet Tool.
         programs: the search programs; found by itself when None.
+        index: which files of a tree can match a pattern; None searches whole trees.
 
     Raises:
         ConfigError: a name that is no tool.
     """
 
-    def __init__(self, limits: ToolsConfig, programs: SearchPrograms | None = None) -> None:
+    def __init__(
+        self, limits: ToolsConfig, programs: SearchPrograms | None = None, index: ContentIndex | None = None
+    ) -> None:
         self.limits = limits
-        programs = programs or SearchPrograms(most=limits.concurrency)
-        tools = [_make(name, limits, programs) for name in limits.names]
+        self.index = index
+        offered = {"programs": programs or SearchPrograms(most=limits.concurrency), "index": index}
+        tools = [_make(name, limits, offered) for name in limits.names]
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
             raise ConfigError(f"tools.names={limits.names} names a tool twice", "Leave one of them out.")
@@ -110,7 +115,7 @@ def refusal(reason: str) -> Outcome:
     return Outcome(ToolStatus.REFUSED, f"ERROR: {reason}")
 
 
-def _make(name: str, limits: ToolsConfig, programs: SearchPrograms) -> Tool:
+def _make(name: str, limits: ToolsConfig, offered: Mapping[str, object]) -> Tool:
     kind: Callable[..., Any] | None = _NAMES.get(name)
     if kind is None:
         module, _, attribute = name.rpartition(".")
@@ -123,8 +128,8 @@ def _make(name: str, limits: ToolsConfig, programs: SearchPrograms) -> Tool:
                 f"tools.names: there is no tool {name}", f"Use {', '.join(_NAMES)} or a class's dotted name."
             )
     try:
-        takes_programs = "programs" in inspect.signature(kind).parameters
-        return cast(Tool, kind(limits, programs) if takes_programs else kind(limits))
+        taken = inspect.signature(kind).parameters
+        return cast(Tool, kind(limits, **{name: value for name, value in offered.items() if name in taken}))
     except CodegrepError:
         raise
     except Exception as error:

@@ -1,23 +1,27 @@
-"""One worktree per (repository, commit) on a node, leased and counted between processes (SPEC 1.2, layer 2)."""
+"""One worktree per (repository, commit) on a node, leased and counted between processes (SPEC 1.2, layer 2).
+
+How files come into a tree is in checkout.py; what a root may take, and who has to go, in budget.py.
+"""
 
 from __future__ import annotations
 
 import errno
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from codegrep.errors import DiskError, InfrastructureError
-from codegrep.sandbox.git import GitError, run_git
+from codegrep.sandbox.budget import Budget
+from codegrep.sandbox.checkout import Checkouts, Donor
+from codegrep.sandbox.git import GitError
 from codegrep.sandbox.ledger import Entry, Ledger
 from codegrep.sandbox.locks import FileLock
 from codegrep.sandbox.registrations import drop_stale_locks, unregister
 from codegrep.sandbox.repositories import BareClone, Repositories, folder_name, require_full_hash
-
-# Checkouts on a disk that writes back collapse when many run at once; two keep it busy.
-_PARALLEL_CHECKOUTS = 2
 
 
 @dataclass
@@ -26,11 +30,13 @@ class Lease:
 
     Attributes:
         path: root of the tree, absolute and real.
+        bare: the clone that it belongs to.
     """
 
     repo: str
     commit: str
     path: Path
+    bare: Path
     _file: Path | None
 
     def release(self) -> None:
@@ -50,10 +56,16 @@ class Lease:
 
 @dataclass
 class WorktreeCounts:
-    """What was done by this object. seconds_adding: wall time of the adds, waiting for locks included."""
+    """What was done by this object.
+
+    Attributes:
+        linked: files that were linked instead of written.
+        seconds_adding: wall time of the adds, waiting for locks included.
+    """
 
     leases: int = 0
     adds: int = 0
+    linked: int = 0
     removals: int = 0
     repairs: int = 0
     seconds_adding: float = 0.0
@@ -69,10 +81,9 @@ class Worktrees:
     Args:
         root: folder of the trees.
         repositories: where clones come from.
-        min_free_gib: DiskError instead of an add when less disk is free.
-        max_worktrees: trees kept; beyond it the least recently used ones without a lease go. 0 means no limit. A soft
-            limit: leased trees are never removed, and adds that run at the same time do not count each other.
+        min_free_gib, max_worktrees, max_disk_gib: see Budget.
         checkout_timeout: seconds.
+        share: link files that are the same in another tree of the repository.
     """
 
     def __init__(
@@ -82,16 +93,21 @@ class Worktrees:
         min_free_gib: float = 0.0,
         max_worktrees: int = 0,
         checkout_timeout: float = 600.0,
+        max_disk_gib: float = 0.0,
+        share: bool = True,
     ) -> None:
         root = root.expanduser().absolute()
         root.mkdir(parents=True, exist_ok=True)
         self.root = root.resolve()
         self.counts = WorktreeCounts()
         self._repositories = repositories
-        self._min_free = min_free_gib
-        self._max = max_worktrees
         self._timeout = checkout_timeout
+        self._share = share
         self._ledger = Ledger(self.root)
+        self._checkouts = Checkouts(self.root, checkout_timeout)
+        self._budget = Budget(self._ledger, min_free_gib, max_worktrees, max_disk_gib)
+        # When the commit of each entry was made, of this repository's entries only; -1 where nobody can borrow.
+        self._committed: dict[str, int] = {}
 
     def lease(self, repo: str, commit: str) -> Lease:
         """A lease on the tree of `commit`, which is added first if it is not there (then it may take minutes).
@@ -114,10 +130,10 @@ class Worktrees:
                 entry = self._ledger.entry(name)
                 if entry is not None and (entry.repo, entry.commit) != (repo, commit):
                     continue  # the first eight digits are shared with another commit; the next name is longer
-                if not self._is_whole(name):
-                    self._add(repo, commit, name, lock)
+                if entry is None or not self._is_whole(name):
+                    entry = self._add(repo, commit, name, lock)
                     self.counts.seconds_adding += time.monotonic() - began
-                return self._leased(repo, commit, name)
+                return self._leased(entry)
         raise AssertionError("the last name holds the whole commit")
 
     def lease_if_ready(self, repo: str, commit: str) -> Lease | None:
@@ -137,7 +153,7 @@ class Worktrees:
             try:
                 # Read again: before the lock the entry may have been taken down and made for another commit.
                 same = self._ledger.entry(name) == entry
-                return self._leased(repo, commit, name) if same and self._is_whole(name) else None
+                return self._leased(entry) if same and self._is_whole(name) else None
             finally:
                 lock.release()
         return None
@@ -170,30 +186,32 @@ class Worktrees:
         """Ends all leases of this object."""
         self._ledger.close()
 
-    def _leased(self, repo: str, commit: str, name: str) -> Lease:
-        file = self._ledger.add_lease(name)
-        self._ledger.touch(name)
+    def _leased(self, entry: Entry) -> Lease:
+        file = self._ledger.add_lease(entry.name)
+        self._ledger.touch(entry.name)
         self.counts.leases += 1
-        return Lease(repo, commit, self._ledger.tree(name), file)
+        return Lease(entry.repo, entry.commit, self._ledger.tree(entry.name), Path(entry.bare), file)
 
     def _is_whole(self, name: str) -> bool:
         return self._ledger.is_complete(name) and (self._ledger.tree(name) / ".git").exists()
 
-    def _add(self, repo: str, commit: str, name: str, lock: FileLock) -> None:
+    def _add(self, repo: str, commit: str, name: str, lock: FileLock) -> Entry:
         clone = self._repositories.open(repo)
         self._repositories.fetch_commit(clone, commit)
-        self._make_room(keep=name)
-        self._require_disk(repo, commit)
+        self._budget.make_room(name, self._remove_unleased)
+        self._budget.require_disk(repo, commit)
         if (old := self._ledger.entry(name)) is not None:
             self._take_down(old)
-        entry = Entry(name, repo, commit, str(clone.path))
+        entry = Entry(name, repo, commit, str(clone.path), self._repositories.commit_time(clone, commit))
         tree = self._ledger.tree(name)
         if tree.exists() or tree.is_symlink():
             raise InfrastructureError(f"{tree} is in the way and was not made here", "Move it away.")
         self._ledger.begin(entry)
         try:
-            self._register(clone, commit, tree, lock)
-            self._check_out(tree, lock)
+            self._checkouts.register(clone, commit, tree, lock)
+            with self._donor(entry) as donor:
+                self.counts.linked += self._checkouts.fill(clone, commit, tree, lock, donor)
+            self._budget.note(name)
         except BaseException as error:
             self._take_down(entry)
             if isinstance(error, GitError):
@@ -201,47 +219,52 @@ class Worktrees:
             raise
         self._ledger.complete(name)
         self.counts.adds += 1
+        return entry
 
-    def _register(self, clone: BareClone, commit: str, tree: Path, lock: FileLock) -> None:
-        with FileLock(clone.lock_path, timeout=self._timeout) as bare_lock:
-            run_git(
-                ["worktree", "add", "--quiet", "--no-checkout", "--detach", "--force", str(tree), commit],
-                git_dir=clone.path,
-                timeout=self._timeout,
-                keep_open=[lock.descriptor, bare_lock.descriptor],
-            )
+    @contextmanager
+    def _donor(self, entry: Entry) -> Iterator[Donor | None]:
+        """The tree of the same clone whose commit is nearest in time, kept from removal while it is used."""
+        donor = self._nearest(entry) if self._share else None
+        lease = self._hold(donor) if donor is not None else None
+        try:
+            yield Donor(self._ledger.tree(donor.name), donor.commit) if donor is not None and lease else None
+        finally:
+            if lease is not None:
+                lease.unlink(missing_ok=True)
 
-    def _check_out(self, tree: Path, lock: FileLock) -> None:
-        with _Slot(self.root / ".locks", _PARALLEL_CHECKOUTS, self._timeout) as slot:
-            run_git(
-                ["-c", "checkout.workers=1", "reset", "--quiet", "--hard", "--no-recurse-submodules"],
-                cwd=tree,
-                timeout=self._timeout,
-                keep_open=[lock.descriptor, slot.descriptor],
-            )
+    def _nearest(self, entry: Entry) -> Entry | None:
+        prefix = f"{folder_name(entry.repo)}_"
+        there = [name for name in self._ledger.names() if name.startswith(prefix) and name != entry.name]
+        for name in there:
+            if name not in self._committed:
+                other = self._ledger.entry(name)
+                self._committed[name] = other.committed if other is not None and other.bare == entry.bare else -1
+        near = sorted((abs(self._committed[n] - entry.committed), n) for n in there if self._committed[n] >= 0)
+        return next((self._ledger.entry(n) for _, n in near if self._is_whole(n)), None)
 
-    def _make_room(self, keep: str) -> None:
-        if self._max <= 0:
-            return
-        with FileLock(self.root / ".locks" / "@eviction.lock"):
-            names = [n for n in self._ledger.names() if n != keep]
-            surplus = len(names) + 1 - self._max
-            for name in sorted(names, key=self._ledger.last_use):
-                if surplus <= 0:
-                    return
-                surplus -= self._remove_unleased(name)
+    def _hold(self, entry: Entry) -> Path | None:
+        """A lease file on an entry that is whole and that nobody is changing, or None."""
+        lock = self._ledger.lock(entry.name)
+        if not lock.try_acquire():
+            return None
+        try:
+            if self._ledger.entry(entry.name) != entry or not self._is_whole(entry.name):
+                return None
+            return self._ledger.add_lease(entry.name)
+        finally:
+            lock.release()
 
-    def _remove_unleased(self, name: str) -> int:
+    def _remove_unleased(self, name: str) -> bool:
         lock = self._ledger.lock(name)
         if not lock.try_acquire():
-            return 0
+            return False
         try:
             entry = self._ledger.entry(name)
             if entry is None or self._ledger.leases(name) > 0:
-                return 0
+                return False
             self._take_down(entry)
             self.counts.removals += 1
-            return 1
+            return True
         finally:
             lock.release()
 
@@ -274,47 +297,12 @@ class Worktrees:
         if self._ledger.is_of_this_boot(name):
             return f"removed stale locks of {name}" if stale else None
         try:
-            self._check_out(self._ledger.tree(name), lock)
+            self._checkouts.restore(self._ledger.tree(name), lock)
         except GitError:
             self._take_down(entry)
             return f"removed the damaged tree {name}"
         self._ledger.complete(name)
         return f"checked {name} after a restart of the machine"
-
-    def _require_disk(self, repo: str, commit: str) -> None:
-        free = shutil.disk_usage(self.root).free / 2**30
-        if free < self._min_free:
-            raise DiskError(
-                f"{free:.1f} GiB are free at {self.root}, less than sandbox.min_free_gib={self._min_free:g}; "
-                f"the tree of {repo} at {commit[:12]} was not written",
-                "Free some disk, or lower sandbox.max_worktrees.",
-            )
-
-
-class _Slot:
-    """One of a few places for checkouts, shared by all processes of a root."""
-
-    def __init__(self, folder: Path, slots: int, timeout: float) -> None:
-        self._locks = [FileLock(folder / f"@checkout{i}.lock") for i in range(slots)]
-        self._timeout = timeout
-        self._held: FileLock | None = None
-
-    def __enter__(self) -> FileLock:
-        deadline = time.monotonic() + self._timeout
-        while True:
-            for lock in self._locks:
-                if lock.try_acquire():
-                    self._held = lock
-                    return lock
-            if time.monotonic() > deadline:
-                raise InfrastructureError(f"no place for a checkout became free within {self._timeout:g} s")
-            time.sleep(0.01)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._held is not None:
-            self._held.release()
 
 
 def _names(repo: str, commit: str) -> list[str]:

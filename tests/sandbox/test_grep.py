@@ -109,7 +109,21 @@ def test_a_pattern_that_matches_everything_is_counted_exactly_and_alike_every_ti
         f"[first 50 of {400 * (MAX_FILES + 50) + 14} matching lines in {MAX_FILES + 53} files]"
     )
     assert len(outs[0].files) == MAX_FILES and outs[0].truncated
-    assert all(f.count == 400 and f.line == 1 for f in outs[0].files[:MAX_FILES])
+    big = [f for f in outs[0].files if f.path.startswith("big/")]
+    assert len(big) >= MAX_FILES - 3 and all(f.count == 400 and f.line == 1 for f in big)
+
+
+@needs_ripgrep
+def test_output_beyond_the_limit_is_counted_first_and_the_answer_is_the_same(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(30):
+        tree.write(f"big/f{i:03}.py", b"a line of a broad file\ndef broad():\n" * 100)
+    whole = grep(tree, None, {"pattern": "broad"})
+    monkeypatch.setattr("codegrep.sandbox.tools.grep._MAX_OUTPUT", 4096)
+    assert grep(tree, None, {"pattern": "broad"}) == whole
+    assert whole.text.startswith("[first 50 of 6000 matching lines in 30 files]")
+    assert whole.files[0] == FileMatches("big/f000.py", 200, 2, "def broad():")
 
 
 @needs_ripgrep

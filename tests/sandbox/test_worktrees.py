@@ -11,6 +11,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -206,6 +207,108 @@ def test_too_little_disk_is_said_before_anything_is_written(tmp_path: Path, many
     assert not [p for p in (tmp_path / "trees").iterdir() if not p.name.startswith(".")]
 
 
+def test_full_disk_makes_room_first_and_a_leased_tree_never_goes(
+    tmp_path: Path, many: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trees = worktrees(tmp_path, many, min_free_gib=1.0)
+    held = trees.lease("o/n", many.commits[0])
+    trees.lease("o/n", many.commits[1]).release()
+    free = iter([0.5, 0.5, 0.5, 2.0, 2.0])  # until one tree is gone
+
+    def usage(path: object) -> SimpleNamespace:
+        return SimpleNamespace(free=next(free, 2.0) * 2**30)
+
+    monkeypatch.setattr("codegrep.sandbox.budget.shutil.disk_usage", usage)
+    trees.lease("o/n", many.commits[2]).release()
+    there = {p.name for p in (tmp_path / "trees").iterdir() if not p.name.startswith(".")}
+    assert there == {f"o__n_{many.commits[i][:8]}" for i in (0, 2)} and held.path.name in there
+
+
+def test_a_disk_budget_removes_the_least_recently_used(tmp_path: Path) -> None:
+    trees_of_files = [{f"f{i}.bin": b"%d" % n + bytes(100_000) for i in range(5)} for n in range(4)]
+    made = make_repository(tmp_path / "source.git", trees_of_files)
+    trees = worktrees(tmp_path, made, max_disk_gib=1_200_000 / 2**30)  # two trees of 500 kB, not three
+    for commit in made.commits:
+        trees.lease("o/n", commit).release()
+        time.sleep(0.01)
+    there = {p.name for p in (tmp_path / "trees").iterdir() if not p.name.startswith(".")}
+    assert {f"o__n_{made.commits[3][:8]}"} < there and len(there) == 3 and trees.counts.removals == 1
+    held = [trees.lease("o/n", commit) for commit in made.commits]
+    assert all((lease.path / "f0.bin").exists() for lease in held)
+
+
+ODD: dict[str, bytes | str] = {
+    "same/a.py": b"1\n",
+    "same/deep/b.py": b"2\n" * 1000,
+    "link": "same/a.py",
+    "out": "../../outside",
+    "new\nline.py": b"n\n",
+    "empty.py": b"",
+    ".github/x.yml": b"x: 1\n",
+}
+
+
+def test_trees_of_one_repository_share_their_files(tmp_path: Path) -> None:
+    second = {**ODD, "changed.py": b"2\n", "same/deep/b.py": b"another\n", "added/x/y.py": b"y\n"}
+    second.pop("empty.py")
+    made = make_repository(tmp_path / "source.git", [{**ODD, "changed.py": b"1\n"}, second])
+    trees = worktrees(tmp_path, made)
+    first = trees.lease("o/n", made.commits[0])
+    lease = trees.lease("o/n", made.commits[1])
+    assert trees.counts.linked == 3
+    assert (lease.path / "same/a.py").stat().st_ino == (first.path / "same/a.py").stat().st_ino
+    assert (lease.path / "changed.py").read_bytes() == b"2\n" and (first.path / "changed.py").read_bytes() == b"1\n"
+    for tree in (first.path, lease.path):
+        assert run_git("status", "--porcelain", cwd=tree) == ""
+    assert (lease.path / "link").is_symlink() and not (lease.path / "empty.py").exists()
+    first.release()
+    shutil.rmtree(first.path)  # what is borrowed stays whole without its lender
+    trees.repair()
+    assert run_git("status", "--porcelain", cwd=lease.path) == ""
+    assert {p.relative_to(lease.path).as_posix() for p in lease.path.rglob("*") if not p.is_dir()} >= set(second) - {
+        "out"
+    }
+
+
+def test_git_never_writes_through_a_shared_file(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many)
+    first, second = (trees.lease("o/n", commit) for commit in many.commits[:2])
+    shared = Path("pkg0/mod0.py")
+    assert (first.path / shared).stat().st_ino == (second.path / shared).stat().st_ino
+    before = (first.path / shared).read_bytes()
+    run_git("rm", "-q", "--cached", str(shared), cwd=second.path)
+    run_git("reset", "-q", "--hard", cwd=second.path)  # what a repair after a restart of the machine does
+    assert (first.path / shared).read_bytes() == before == (second.path / shared).read_bytes()
+
+
+def test_executable_files_and_submodules_come_through(tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    work.mkdir()
+    run_git("init", "-q", "-b", "main", cwd=work)
+    identity = ["-c", "user.name=A", "-c", "user.email=a@b.c"]
+    (work / "run.sh").write_text("#!/bin/sh\n")
+    (work / "run.sh").chmod(0o755)
+    for i in range(4):
+        (work / f"f{i}").write_text(f"{i}\n")
+    run_git("add", ".", cwd=work)
+    run_git("update-index", "--add", "--cacheinfo", f"160000,{'1' * 40},module", cwd=work)
+    commits = []
+    for number in range(2):
+        (work / "n").write_text(f"{number}\n")
+        run_git("add", "n", cwd=work)
+        run_git(*identity, "commit", "-q", "-m", "x", cwd=work)
+        commits.append(run_git("rev-parse", "HEAD", cwd=work).strip())
+    (work / "run.sh").chmod(0o644)
+    run_git("add", "run.sh", cwd=work)
+    run_git(*identity, "commit", "-q", "-m", "x", cwd=work)
+    commits.append(run_git("rev-parse", "HEAD", cwd=work).strip())
+    trees = worktrees(tmp_path, Made(work, commits))
+    leases = [trees.lease("o/n", commit) for commit in commits]
+    assert trees.counts.linked > 0
+    assert [os.access(lease.path / "run.sh", os.X_OK) for lease in leases] == [True, True, False]
+    assert all((lease.path / "module").is_dir() for lease in leases)
+
+
 def test_a_folder_in_the_way_is_left_alone(tmp_path: Path, many: Made) -> None:
     trees = worktrees(tmp_path, many)
     mine = trees.root / f"o__n_{many.commits[0][:8]}"
@@ -266,10 +369,11 @@ def test_repair_mends_what_is_half_there(tmp_path: Path, many: Made) -> None:
             assert (lease.path / "which.py").read_text() == f"{number}\n"
 
 
-@pytest.mark.parametrize("phase", ["worktree", "reset"])
+@pytest.mark.parametrize("phase", ["worktree", "reset", "read-tree", "checkout-index"])
 def test_git_that_outlives_its_killed_parent_keeps_the_lock(tmp_path: Path, many: Made, phase: str) -> None:
     trees = worktrees(tmp_path, many)
-    other = trees.lease("o/n", many.commits[5])
+    # A tree of the repository that the new one borrows from; alone, git's own checkout makes all files.
+    other = trees.lease("o/n", many.commits[5]) if phase != "reset" else None
     slow = tmp_path / "bin"
     slow.mkdir()
     real = shutil.which("git")
@@ -291,8 +395,8 @@ def test_git_that_outlives_its_killed_parent_keeps_the_lock(tmp_path: Path, many
     done: list[str] = []
     wait_for(lambda: done.extend(trees.repair()) or done)
     assert done == [f"removed the unfinished tree {name}"]
-    assert registered(tmp_path) == [other.path.name]
-    assert (other.path / "which.py").read_text() == "5\n"
+    assert registered(tmp_path) == ([other.path.name] if other else [])
+    assert other is None or (other.path / "which.py").read_text() == "5\n"
     with trees.lease("o/n", many.commits[0]) as lease:
         assert (lease.path / "which.py").read_text() == "0\n"
 

@@ -8,6 +8,7 @@ import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from codegrep.config import ToolsConfig
 from codegrep.issues.paths import is_test_path
 from codegrep.protocol.calls import FileMatches, ToolStatus
 from codegrep.sandbox.guard import Guard, PathRefused
+from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.tools.arguments import check_arguments
-from codegrep.sandbox.tools.matches import FileHits, MatchReader, name_words
+from codegrep.sandbox.tools.matches import BlockReader, FileHits, MatchReader, name_words
 from codegrep.sandbox.tools.pathglob import matches_glob
 from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
 from codegrep.sandbox.tools.search import SearchPrograms, short_reason, split_globs
@@ -25,7 +27,8 @@ from codegrep.sandbox.tools.shown import fit, shown_line, shown_path
 from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
 
 # Output of one search that is read; a broader pattern is counted first and then read from the files that are shown.
-_MAX_OUTPUT = 2 << 20
+# Reading is cheap, starting anew is not: the limit is for patterns that match most lines of a large tree.
+_MAX_OUTPUT = 64 << 20
 #: Files that the data of one result names.
 MAX_FILES = 200
 _ABOUT_THE_REQUEST = re.compile(r"regex|glob|pattern|size limit", re.IGNORECASE)
@@ -35,7 +38,8 @@ class Grep:
     """Regular-expression search with ripgrep (Rust syntax: linear time, no look-around, no back-references).
 
     Hidden files are left out, `.gitignore` has no say, links are not followed, binary files are skipped. Results are in
-    the order of paths, so the same call always gives the same answer.
+    the order of paths, so the same call always gives the same answer. With an index, ripgrep is given the files that
+    can match in place of the tree; the answer is the same.
 
     A search that meets its deadline is the model's mistake when it had a fair share of a core until then (the pattern
     is too heavy), and the machine's fault when it had not.
@@ -44,9 +48,14 @@ class Grep:
     name = "grep"
     description = "Search file contents with a regular expression. Gives path:line:text for each matching line."
 
-    def __init__(self, limits: ToolsConfig, programs: SearchPrograms | None = None) -> None:
+    def __init__(
+        self, limits: ToolsConfig, programs: SearchPrograms | None = None, index: ContentIndex | None = None
+    ) -> None:
         self._limits = limits
         self._programs = programs or SearchPrograms()
+        self._index = index if self._programs.has_ripgrep else None
+        # One at a time: the first call for a tree makes its signatures, the others wait for them anyway.
+        self._indexing = ThreadPoolExecutor(1, thread_name_prefix="index")
         self.parameters: Mapping[str, Any] = {
             "type": "object",
             "properties": {
@@ -90,6 +99,8 @@ class Grep:
             ignore_case=bool(arguments["ignore_case"]),
             limits=self._limits,
         )
+        if self._index is not None and not search.is_file:
+            search.candidates = await self._candidates(self._index, search)
         try:
             hits = await search.run()
         except ProcessFailed as error:
@@ -105,6 +116,12 @@ class Grep:
             return fault(str(error))
         hits = [h for h in hits if guard.contains(os.fsdecode(h.path)) and not (self._leaves_out(h.shown))]
         return self._outcome(search, hits)
+
+    async def _candidates(self, index: ContentIndex, search: _Search) -> list[str] | None:
+        asked = (search.root, search.path, search.pattern, search.include, search.ignore_case)
+        if index.is_ready(search.root):
+            return index.candidates(*asked)
+        return await asyncio.get_running_loop().run_in_executor(self._indexing, index.candidates, *asked)
 
     def _leaves_out(self, path: str) -> bool:
         return self._limits.exclude_tests and is_test_path(path)
@@ -153,7 +170,10 @@ class _SearchBroke(Exception):
 
 @dataclass
 class _Search:
-    """One search: usually one process; three for a pattern that matches more than can be read."""
+    """One search: usually one process; three for a pattern that matches more than can be read.
+
+    candidates: the only files below `path` that can match; None where that is not known.
+    """
 
     programs: SearchPrograms
     root: Path
@@ -162,6 +182,7 @@ class _Search:
     include: list[str]
     ignore_case: bool
     limits: ToolsConfig
+    candidates: list[str] | None = None
     binary: bool = False
 
     @property
@@ -172,26 +193,32 @@ class _Search:
         """All matching files in the order of their paths."""
         self._deadline = asyncio.get_running_loop().time() + self.limits.grep_timeout
         width = self.limits.max_line_chars
-        include = [] if self.is_file else self.include
-        command = self.programs.matches(self.pattern, self.path, include, self.ignore_case, width)
+        if self.candidates is not None:
+            # ripgrep is asked also when no file can match: it says whether the pattern is one.
+            places, include = self.candidates or [os.devnull], []
+        else:
+            places, include = [self.path], [] if self.is_file else self.include
+        command = self.programs.matches(self.pattern, places, include, self.ignore_case, width)
         reader = await self._read(command, _MAX_OUTPUT)
         if not reader.overflowed:
             return self._in_order(reader)
-        counted = await self._read(
-            self.programs.counts(self.pattern, self.path, include, self.ignore_case), 64 * _MAX_OUTPUT, counts=True
-        )
-        hits = self._in_order(counted)
+        command = self.programs.counts(self.pattern, places, include, self.ignore_case)
+        hits = self._in_order(await self._read(command, 8 * _MAX_OUTPUT, counts=True))
         read = [h for h in hits if not (self.limits.exclude_tests and is_test_path(h.shown))][:MAX_FILES]
+        places = [os.fsdecode(h.path) for h in read]
         command = self.programs.matches(
-            self.pattern, "", [], self.ignore_case, width, per_file=max(1, self.limits.max_matches)
+            self.pattern, places, [], self.ignore_case, width, per_file=max(1, self.limits.max_matches)
         )
-        command = [*command[:-1], *(os.fsdecode(h.path) for h in read)]
-        lines = {h.path: h for h in (await self._read(command, 64 * _MAX_OUTPUT)).hits()}
+        lines = {h.path: h for h in (await self._read(command, 8 * _MAX_OUTPUT)).hits()}
         return [h.with_lines(lines.get(h.path)) for h in hits]
 
     async def _read(self, command: Sequence[str], max_output: int, counts: bool = False) -> MatchReader:
         keep = max(1, self.limits.max_matches)
-        reader = MatchReader(keep, max_output, name_words(self.pattern), counts)
+        reader = (
+            MatchReader(keep, max_output, name_words(self.pattern), counts)
+            if counts or not self.programs.has_ripgrep
+            else BlockReader(keep, max_output, name_words(self.pattern))
+        )
         left = self._deadline - asyncio.get_running_loop().time()
         try:
             end = await self.programs.runner.run(command, self.root, max(0.05, left), reader.take)

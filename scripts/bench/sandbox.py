@@ -1,0 +1,491 @@
+"""Measures the sandbox: one grep, the cache, leases, concurrent adds, the index, disk, and a whole GRPO step.
+
+    python scripts/bench/sandbox.py --quick
+    python scripts/bench/sandbox.py --issues instances.jsonl --repositories clones
+
+Every figure is a ratio of two things measured side by side in this run, or a time. Processor time is that of this
+process and of the processes that it started. The last line is one JSON object.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import random
+import re
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from codegrep.config import SandboxConfig, ToolsConfig
+from codegrep.protocol.calls import ToolCall, ToolStatus
+from codegrep.rollout.terms import search_terms
+from codegrep.sandbox import Repositories, Sandbox, Toolbox, Worktrees
+from codegrep.sandbox.index import ContentIndex
+from codegrep.sandbox.measure import summary
+from codegrep.sandbox.tools import Grep, SearchPrograms
+from scripts.bench import sandbox_material as material_of
+from scripts.bench.sandbox_material import Material, Turn
+
+TOOLS = ToolsConfig(
+    names=["grep", "glob", "read"], max_calls=8, max_matches=50, max_paths=100, max_lines=200, max_chars=4096,
+    max_observation_chars=0, max_line_chars=400, grep_timeout=10.0, glob_timeout=10.0, read_timeout=5.0, concurrency=64,
+    observation="results", table_rows=10, table_order="score", grep_include="*.py", exclude_tests=False,
+)  # fmt: skip
+SETTINGS = SandboxConfig(clone_timeout=600, min_free_gib=0.5, actors=1, max_worktrees=0)
+SLOTS_OF_ROLLOUTS = 64
+
+
+@dataclass(frozen=True)
+class Cost:
+    """cpu, wall: seconds."""
+
+    cpu: float
+    wall: float
+
+
+def spent(work: Callable[[], Any]) -> Cost:
+    """What a call costs in this process and its children."""
+    before, began = _cpu(), time.perf_counter()
+    work()
+    return Cost(_cpu() - before, time.perf_counter() - began)
+
+
+def _cpu() -> float:
+    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+
+
+def say(text: str) -> None:
+    """One line of the report."""
+    print(text, flush=True)
+
+
+class Bench:
+    """One run of all parts. Results are collected in `result`."""
+
+    def __init__(self, material: Material, work: Path, quick: bool) -> None:
+        self.material, self.work, self.quick = material, work, quick
+        self.result: dict[str, float] = {}
+        self._loop = asyncio.new_event_loop()
+        repositories = Repositories(work / "bare", 600, material.locations)
+        for repo, location in material.locations.items():
+            repositories.ensure(repo, location)
+        self.repositories = repositories
+
+    def note(self, name: str, value: float, line: str) -> None:
+        """Keeps a figure and prints its line."""
+        self.result[name] = round(value, 4)
+        say(f"  {line}")
+
+    def leases(self) -> None:
+        """First lease, a lease that borrows, next lease; each beside `git worktree add` of the same commit."""
+        say("leases")
+        repo, _ = self._largest()
+        commits = [commit for name, commit in self.material.commits if name == repo][: 3 if self.quick else 8]
+        clone = self.repositories.open(repo)
+        trees = Worktrees(self.work / "leased", self.repositories)
+        plain, ours = [], []
+        for number, commit in enumerate(commits):
+            place = self.work / "plain" / str(number)
+            command = ["git", f"--git-dir={clone.path}", "worktree", "add", "-q", "--detach", str(place), commit]
+            plain.append(spent(partial(subprocess.run, command, check=True)))
+            ours.append(spent(partial(_leased_once, trees, repo, commit)))
+        files = sum(1 for p in (self.work / "plain" / "0").rglob("*.py"))
+        say(f"  {repo}, {files} Python files")
+        self.note(
+            "first_lease_vs_git_cpu",
+            ours[0].cpu / plain[0].cpu,
+            f"first lease {1e3 * ours[0].cpu:.0f} CPU-ms, git worktree add {1e3 * plain[0].cpu:.0f}: "
+            f"{ours[0].cpu / plain[0].cpu:.2f}x",
+        )
+        if len(commits) > 1:
+            mean, git = statistics.mean(c.cpu for c in ours[1:]), statistics.mean(c.cpu for c in plain[1:])
+            self.note(
+                "later_lease_vs_git_cpu",
+                mean / git,
+                f"first lease of further commits {1e3 * mean:.0f} CPU-ms, git {1e3 * git:.0f}: {mean / git:.2f}x",
+            )
+        again = [spent(lambda: trees.lease(repo, commits[0]).release()).wall for _ in range(100)]
+        self.note(
+            "next_lease_ms", 1e3 * statistics.median(again), f"next lease {1e3 * statistics.median(again):.2f} ms"
+        )
+        shutil.rmtree(self.work / "plain")
+        subprocess.run(["git", f"--git-dir={clone.path}", "worktree", "prune"], check=True)
+        trees.close()
+
+    def greps(self) -> None:
+        """One grep beside one ripgrep process, without and with the index, and from the cache."""
+        say("one grep (terms of real statements)")
+        repo, commit = self._largest()
+        trees = Worktrees(self.work / "trees", self.repositories)
+        lease = trees.lease(repo, commit)
+        statement = " ".join(p.statement for p in self.material.prompts if (p.repo, p.commit) == (repo, commit))
+        terms = search_terms(statement)[: 8 if self.quick else 25]
+        programs, index = SearchPrograms(), ContentIndex()
+        index.add(lease.path, lease.bare, commit)
+        walking, indexed = Grep(TOOLS, programs), Grep(TOOLS, programs, index)
+        build = spent(lambda: [self._grep(indexed, lease.path, "zzzz_nowhere") for _ in range(14)])
+        empty = spent(lambda: [self._grep(walking, lease.path, "zzzz_nowhere") for _ in range(14)])
+        costs: dict[str, list[Cost]] = {"rg": [], "walk": [], "index": []}
+        grep_rn = []
+        for term in terms:
+            pattern = re.escape(term.text)
+            command = [*programs.matches(pattern, ["."], ["*.py"], False, TOOLS.max_line_chars)]
+            arguments = ["grep", "-rn", "--include=*.py", "-E", "-e", pattern, "."]
+            for _ in range(2 if self.quick else 4):
+                costs["rg"].append(spent(partial(_process, command, lease.path)))
+                costs["walk"].append(spent(partial(self._grep, walking, lease.path, pattern)))
+                costs["index"].append(spent(partial(self._grep, indexed, lease.path, pattern)))
+            grep_rn.append(spent(partial(_process, arguments, lease.path)))
+        cpu = {name: statistics.mean(c.cpu for c in all_of) for name, all_of in costs.items()}
+        wall = {name: statistics.median(c.wall for c in all_of) for name, all_of in costs.items()}
+        cpu["grep -rn"] = statistics.mean(c.cpu for c in grep_rn)
+        narrowed = sum(index.candidates(lease.path, ".", re.escape(t.text), ["*.py"], False) is not None for t in terms)
+        say(f"  {len(terms)} terms on {repo}, {narrowed} of them narrowed down by the index")
+        say("  CPU-ms: " + ", ".join(f"{name} {1e3 * value:.1f}" for name, value in cpu.items()))
+        self.note("grep_vs_rg_cpu", cpu["walk"] / cpu["rg"], f"without index: CPU {cpu['walk'] / cpu['rg']:.2f}x of rg")
+        self.note(
+            "grep_vs_rg_wall", wall["walk"] / wall["rg"], f"without index: wall {wall['walk'] / wall['rg']:.2f}x of rg"
+        )
+        self.note(
+            "indexed_grep_vs_rg_cpu", cpu["index"] / cpu["rg"], f"with index: CPU {cpu['index'] / cpu['rg']:.2f}x of rg"
+        )
+        self.note(
+            "indexed_grep_vs_rg_wall",
+            wall["index"] / wall["rg"],
+            f"with index: wall {wall['index'] / wall['rg']:.2f}x of rg",
+        )
+        saved, cost = cpu["walk"] - cpu["index"], max(0.0, build.cpu - empty.cpu * 13 / 14)
+        self.note(
+            "index_build_ms", 1e3 * cost, f"index of the tree: {1e3 * cost:.0f} CPU-ms, {index.size / 2**20:.1f} MiB"
+        )
+        if saved > 0:
+            self.note(
+                "index_break_even_greps", cost / saved, f"index pays after {cost / saved:.0f} greps of a repository"
+            )
+        self.broad(programs, walking, lease.path)
+        toolbox = Toolbox(TOOLS, programs)
+        box = Sandbox(trees, toolbox)
+        call = [ToolCall("grep", {"pattern": re.escape(terms[0].text)})]
+        self._loop.run_until_complete(box.run_turn(repo, commit, call))
+        times = [
+            spent(lambda: self._loop.run_until_complete(box.run_turn(repo, commit, call))).wall for _ in range(200)
+        ]
+        self.note(
+            "cached_ms",
+            1e3 * statistics.median(times),
+            f"a turn of one cached call: {1e3 * statistics.median(times):.3f} ms, lease included",
+        )
+        lease.release()
+
+    def broad(self, programs: SearchPrograms, tool: Grep, root: Path) -> None:
+        """A pattern that matches ten thousand lines and more."""
+        command = programs.matches("import", ["."], ["*.py"], False, TOOLS.max_line_chars)
+        runs = 2 if self.quick else 5
+        pairs = [
+            (spent(lambda: _process(command, root)).cpu, spent(lambda: self._grep(tool, root, "import")).cpu)
+            for _ in range(runs)
+        ]
+        bare, ours = (statistics.mean(p[i] for p in pairs) for i in (0, 1))
+        lines = _process(command, root).count(b"\n")
+        self.note(
+            "broad_grep_vs_rg_cpu", ours / bare, f"a pattern with {lines} matching lines: CPU {ours / bare:.2f}x of rg"
+        )
+
+    def without_checkout(self) -> None:
+        """The same questions answered by git from the bare clone."""
+        say("without a checkout")
+        repo, commit = self._largest()
+        clone = self.repositories.open(repo)
+        lease = Worktrees(self.work / "trees", self.repositories).lease(repo, commit)
+        terms = [re.escape(t.text) for t in search_terms(self.material.prompts[0].statement)[: 4 if self.quick else 12]]
+        programs = SearchPrograms()
+        git = ["git", f"--git-dir={clone.path}"]
+        bare = statistics.mean(
+            spent(partial(_process, [*git, "grep", "-n", "-E", "-e", t, commit, "--", "*.py"], clone.path)).cpu
+            for t in terms
+        )
+        tree = statistics.mean(
+            spent(partial(_process, programs.matches(t, ["."], ["*.py"], False, 400), lease.path)).cpu for t in terms
+        )
+        listing = statistics.mean(
+            spent(lambda: _process([*git, "ls-tree", "-r", "--name-only", commit], clone.path)).cpu for _ in range(5)
+        )
+        files = statistics.mean(spent(lambda: _process(programs.files("*.py"), lease.path)).cpu for _ in range(5))
+        some = next(p.relative_to(lease.path).as_posix() for p in lease.path.rglob("*.py"))
+        cat = statistics.mean(
+            spent(lambda: _process([*git, "cat-file", "-p", f"{commit}:{some}"], clone.path)).cpu for _ in range(10)
+        )
+        read = statistics.mean(spent(lambda: (lease.path / some).read_bytes()).cpu for _ in range(10))
+        self.note(
+            "git_grep_vs_rg_cpu",
+            bare / tree,
+            f"git grep {1e3 * bare:.0f} CPU-ms, rg on the worktree {1e3 * tree:.0f}: {bare / tree:.1f}x",
+        )
+        self.note(
+            "ls_tree_vs_rg_files_cpu",
+            listing / files,
+            f"git ls-tree {1e3 * listing:.1f} CPU-ms, rg --files {1e3 * files:.1f}: {listing / files:.1f}x",
+        )
+        self.note(
+            "cat_file_vs_read_ms",
+            1e3 * (cat - read),
+            f"git cat-file {1e3 * cat:.1f} CPU-ms, reading the file {1e3 * read:.2f}",
+        )
+        lease.release()
+
+    def adds(self, processes: int = 16) -> None:
+        """Worktrees added from many processes at once, with fetches going on."""
+        count = 96 if self.quick else 1000
+        say(f"{count} adds from {processes} processes, with fetches")
+        bare = self.work / "many.git"
+        files = {f"pkg{i % 4}/mod{i}.py": b"def f%d():\n    return 1\n" % i * 10 for i in range(40)}
+        commits = material_of.write_history(bare, files, count)
+        root = self.work / "adds"
+        Repositories(root / "bare", 600, {"local/many": material_of.At(bare)}).ensure(
+            "local/many", material_of.At(bare)
+        )
+        began = time.perf_counter()
+        children = [
+            subprocess.Popen(
+                [sys.executable, "-c", _ADD if n < processes else _FETCH, str(root), *commits[n:count:processes]],
+                stdout=subprocess.PIPE, text=True,
+                env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            )
+            for n in range(processes + 1)
+        ]  # fmt: skip
+        said = [child.communicate()[0].split() for child in children]
+        wall = time.perf_counter() - began
+        failures = count - sum(int(words[0]) for words in said[:-1] if words) + sum(c.returncode != 0 for c in children)
+        self.note(
+            "add_failures",
+            failures,
+            f"{failures} failures, {said[-1][0]} fetches, {wall:.0f} s, {1e3 * wall / count:.0f} ms an add",
+        )
+        self.result["adds"] = count
+
+    def disk(self) -> None:
+        """Disk of many commits of one repository, beside as many checkouts."""
+        repo, _ = self._largest()
+        wanted = 5 if self.quick else 100
+        clone = self.repositories.open(repo)
+        first = next(commit for name, commit in self.material.commits if name == repo)
+        listed = (
+            subprocess.run(
+                ["git", f"--git-dir={clone.path}", "rev-list", "--all", "--max-count=20000"],
+                capture_output=True,
+                check=True,
+            )
+            .stdout.decode()
+            .split()
+        )
+        commits = [first, *listed[:: max(1, len(listed) // (wanted - 1))]][:wanted] if len(listed) > wanted else listed
+        say(f"disk of {len(commits)} commits of {repo}")
+        root = self.work / "disk"
+        trees = Worktrees(root, self.repositories)
+        sizes = []
+        for commit in commits:
+            with trees.lease(repo, commit) as lease:
+                sizes.append(_du(lease.path))
+        total = _du(root)
+        self.note(
+            "disk_vs_checkouts",
+            total / sum(sizes),
+            f"{_mib(total)} MiB, as separate checkouts {_mib(sum(sizes))} MiB: {total / sum(sizes):.2f}x; "
+            f"the clone {_mib(_du(clone.path))} MiB",
+        )
+        trees.close()
+
+    def step(self, turns: Sequence[Turn]) -> None:
+        """A whole step through 64 slots, and the paper's way: one grep -rn, find or cat for each call."""
+        calls = [(turn, call) for turn in turns for call in turn.calls]
+        different, commits = 100 * material_of.unique_share(turns), len({(t.repo, t.commit) for t in turns})
+        say(f"a step of {len(calls)} calls, {different:.0f} % different, {commits} commits")
+        box = Sandbox.under(self.work, TOOLS, SETTINGS, self.material.locations)
+        for repo, commit in dict.fromkeys((t.repo, t.commit) for t in turns):
+            self._loop.run_until_complete(box.prepare(repo, commit))
+        sample = random.Random(1).sample(calls, min(len(calls), 40 if self.quick else 400))
+        paths = {
+            (repo, commit): box.worktrees.lease(repo, commit).path
+            for repo, commit in {(t.repo, t.commit) for t, _ in sample}
+        }
+        plain = spent(lambda: [_process(_papers_way(call), paths[t.repo, t.commit]) for t, call in sample])
+        before = _resources(self.work)
+        statuses: list[ToolStatus] = []
+
+        async def replay() -> None:
+            slots = asyncio.Semaphore(SLOTS_OF_ROLLOUTS)
+
+            async def one(turn: Turn) -> None:
+                async with slots:
+                    statuses.extend(r.status for r in await box.run_turn(turn.repo, turn.commit, turn.calls))
+
+            await asyncio.gather(*(one(turn) for turn in turns))
+
+        ours = spent(lambda: self._loop.run_until_complete(replay()))
+        after = _resources(self.work)
+        made = summary(box.stats())
+        each = plain.cpu / len(sample)
+        speedup = each * len(calls) / ours.cpu
+        self.note(
+            "step_speedup_vs_grep",
+            speedup,
+            f"{ours.cpu:.1f} CPU-s; the paper's way {each * len(calls):.0f} CPU-s ({len(sample)} calls measured): "
+            f"{speedup:.1f}x less",
+        )
+        self.note(
+            "step_calls_per_second", len(calls) / ours.wall, f"{len(calls) / ours.wall:.0f} calls/s, {ours.wall:.1f} s"
+        )
+        self.note(
+            "step_p99_ms",
+            1e3 * made["sandbox/p99"],
+            f"p50 {1e3 * made['sandbox/p50']:.2f} ms, p99 {1e3 * made['sandbox/p99']:.0f} ms, waiting included",
+        )
+        self.note(
+            "step_cache_hits",
+            made["sandbox/cache_hits"],
+            f"{100 * made['sandbox/cache_hits']:.0f} % from the cache, {100 * made['sandbox/indexed']:.0f} % of the "
+            f"other greps by the index ({_mib(box.stats()['index/bytes'])} MiB)",
+        )
+        self.result["step_calls"] = len(calls)
+        self.result["step_infrastructure"] = sum(s is ToolStatus.INFRASTRUCTURE for s in statuses)
+        grown = {name: after[name] - before[name] for name in after}
+        self.note(
+            "step_leaked",
+            grown["descriptors"] + grown["processes"] + grown["leases"],
+            f"left behind: {grown['processes']} processes, {grown['descriptors']} descriptors, "
+            f"{grown['leases']} leases, {_mib(grown['disk'])} MiB of disk; memory {_mib(after['rss'])} MiB, "
+            f"+{_mib(grown['rss'])}",
+        )
+        box.close()
+
+    def _largest(self) -> tuple[str, str]:
+        """The repository with the most prompts, and its first commit."""
+        repos = [p.repo for p in self.material.prompts]
+        repo = max(dict.fromkeys(repos), key=repos.count)
+        return next((p.repo, p.commit) for p in self.material.prompts if p.repo == repo)
+
+    def _grep(self, tool: Grep, root: Path, pattern: str) -> Any:
+        return self._loop.run_until_complete(tool.run(root, tool.check({"pattern": pattern})))
+
+
+_ADD = """
+import sys
+from pathlib import Path
+from codegrep.sandbox import Repositories, Worktrees
+root = Path(sys.argv[1])
+trees, done = Worktrees(root / "trees", Repositories(root / "bare", 600)), 0
+for commit in sys.argv[2:]:
+    try:
+        with trees.lease("local/many", commit) as lease:
+            done += len(list(lease.path.rglob("*.py"))) == 40
+    except Exception as error:
+        print(error, file=sys.stderr)
+print(done)
+"""
+_FETCH = """
+import sys, time
+from pathlib import Path
+from codegrep.errors import RepositoryError
+from codegrep.sandbox import Repositories
+root = Path(sys.argv[1])
+repositories, done, end = Repositories(root / "bare", 600), 0, time.monotonic() + 10
+clone = repositories.open("local/many")
+while time.monotonic() < end:
+    try:
+        repositories.fetch_commit(clone, "1" * 40)
+    except RepositoryError:
+        done += 1
+print(done)
+"""
+
+
+def _leased_once(trees: Worktrees, repo: str, commit: str) -> None:
+    trees.lease(repo, commit).release()
+
+
+def _process(command: Sequence[str], folder: Path) -> bytes:
+    return subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False).stdout
+
+
+def _papers_way(call: ToolCall) -> list[str]:
+    if call.name == "grep":
+        flags = ["-i"] if call.arguments.get("ignore_case") else []
+        return ["grep", "-rn", *flags, "--include=*.py", "-E", "-e", str(call.arguments["pattern"]), "."]
+    if call.name == "glob":
+        return ["find", ".", "-name", str(call.arguments["pattern"]).rpartition("/")[2]]
+    return ["cat", str(call.arguments["path"])]
+
+
+def _resources(root: Path) -> dict[str, int]:
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    status = Path("/proc/self/status").read_text()
+    return {
+        "descriptors": len(list(Path("/proc/self/fd").iterdir())),
+        "processes": len(children),
+        "rss": int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) * 1024,
+        "disk": _du(root / "trees"),
+        "leases": len(list((root / "trees" / ".ledger").glob("*/leases/*"))),
+    }
+
+
+def _mib(size: float) -> str:
+    return f"{size / 2**20:.0f}"
+
+
+def _du(folder: Path) -> int:
+    done = subprocess.run(["du", "-sk", str(folder)], capture_output=True, check=True)
+    return int(done.stdout.split()[0]) * 1024
+
+
+def main() -> int:
+    """See the module's docstring."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="smaller samples, under a minute")
+    parser.add_argument("--issues", type=Path, help="JSONL in SWE-bench form")
+    parser.add_argument("--repositories", type=Path, help="folder of clones named owner__name(.git)")
+    parser.add_argument("--packages", nargs="+", default=["transformers"], help="installed packages, without --issues")
+    parser.add_argument("--rollouts", type=Path, nargs="+", help="replay the calls of these recorded rollouts")
+    parser.add_argument("--prompts", type=int, default=0, help="prompts of the step; default: 64, quick 8")
+    parser.add_argument("--only", nargs="+", help="parts: leases greps without_checkout adds disk step")
+    options = parser.parse_args()
+    if (options.issues is None) != (options.repositories is None):
+        parser.error("--issues and --repositories belong together")
+    prompts = options.prompts or (8 if options.quick else 64)
+    work = Path(tempfile.mkdtemp(prefix="sandbox-bench-"))
+    try:
+        if options.issues is not None:
+            material = material_of.from_issues(options.issues, options.repositories, prompts)
+        else:
+            material = material_of.from_packages(options.packages, work, 3 if options.quick else 8, prompts)
+        say(f"{material.source}; {len(material.commits)} commits of {len(material.locations)} repositories")
+        bench = Bench(material, work, options.quick)
+        for part in options.only or ["leases", "greps", "without_checkout", "adds", "disk"]:
+            if part != "step":
+                getattr(bench, part)()
+        if not options.only or "step" in options.only:
+            bench.step(material_of.step_of(material, prompts))
+            if options.rollouts:
+                bench.step(material_of.recorded(options.rollouts, material.locations, 64 * 192))
+        print(json.dumps(bench.result))
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
