@@ -133,8 +133,15 @@ def _between(comparison: Comparison) -> list[Block]:
             blocks.append(
                 Picture("differences", figure, "Differences of held-out F0.5 between designs, with intervals")
             )
-        rows = tuple(_contrast_row(contrast) for contrast in analysis.between)
+        rows = tuple(_contrast_row(contrast) for contrast in analysis.primary)
         blocks.append(Table(("a − b", "measure", *_CONTRAST), rows, left=2))
+        others = [c for c in analysis.between if c.column != PRIMARY.column and c.result.better + c.result.worse]
+        if others:
+            others.sort(key=lambda contrast: (contrast.a, contrast.b))
+            blocks += [
+                Paragraph("On other measures; those that are equal on every issue are left out:"),
+                Table(("a − b", "measure", *_CONTRAST), tuple(_contrast_row(contrast) for contrast in others), left=2),
+            ]
     if analysis.against:
         rows = tuple(_contrast_row(contrast) for contrast in analysis.against)
         blocks += [

@@ -109,6 +109,7 @@ def _draw(axes: Axes, panel: _Panel, designs: Sequence[Design], width: int) -> N
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axes.tick_params(labelsize=8)
     axes.grid(color="#ececec")
+    axes.set_axisbelow(True)
     if panel.share:
         axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=None))
     if panel.from_zero:

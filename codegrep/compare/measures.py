@@ -28,7 +28,7 @@ class Measure:
         if value is None:
             return "–"
         if self.share:
-            return f"{100 * value:{'+' if signed else ''}.1f} %"
+            return f"{100 * value:{'+' if signed else ''}.1f} %".replace("-", "−")
         return f"{value:{'+' if signed else ''},.{self.digits}f}".replace("-", "−")
 
 

@@ -169,7 +169,7 @@ p, li {{ max-width: 52rem; }}
 table {{ border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; margin: .6rem 0; }}
 th, td {{ padding: .28rem .6rem; text-align: right; border-bottom: 1px solid #e4e4e4; white-space: nowrap; }}
 th {{ border-bottom: 2px solid #bbb; font-weight: 600; white-space: normal; vertical-align: bottom; }}
-.l {{ text-align: left; white-space: normal; }}
+.l {{ text-align: left; }}
 img {{ max-width: 100%; height: auto; margin: .6rem 0; }}
 </style>
 </head>

@@ -127,13 +127,18 @@ def settle(contrast: Contrast, analysis: Analysis, margin: float = MARGIN) -> st
         return ". ".join(said) + "."
     variance = contrast.result.variance
     observed = abs(contrast.result.difference.estimate)
-    aim, which = (observed, "as large as the one seen") if observed >= margin else (margin, f"of {margin:g}")
+    seen = observed >= margin
+    aim, which = (
+        (observed, "as large as the one seen") if seen else (margin, f"of {margin:g}, the smallest that counts")
+    )
     if variance.total <= 0:
         said.append("Every issue came out the same in every run; more of the same data will not change that")
         return ". ".join(said) + "."
     said.append(f"With what is here a true difference of {detectable(variance):.3f} would be found four times in five")
     plan = _plan(contrast, fewest, repositories, aim)
-    said.append(f"For one {which}: {plan}" if detectable(variance) > aim else "A difference of that size would be seen")
+    said.append(
+        f"One {which}, would take {plan}" if detectable(variance) > aim else "A difference of that size would be seen"
+    )
     return ". ".join(said) + "."
 
 
