@@ -15,6 +15,7 @@ from codegrep.errors import ConfigError
 from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rewards.needs import needs
 from codegrep.rewards.signals import load_governance, load_process
+from codegrep.tracking.registry import check_name
 
 _PACKAGE = Path(__file__).resolve().parent
 # An installed wheel carries a copy inside the package; in a checkout conf/ stands beside it.
@@ -88,7 +89,14 @@ def check(config: Config) -> None:
     ):
         wrong = [name for name in named if name not in known]
         need(not wrong, f"evaluate.{key} holds {wrong}", f"Known: {', '.join(known)}")
+    need(
+        ("loaded" in config.evaluate.models) == bool(config.evaluate.loaded),
+        "evaluate.models and evaluate.loaded do not fit together",
+        "Measure a model of MLflow with python -m codegrep evaluate model=models:/NAME@ALIAS",
+    )
     need(bool(config.evaluate.models or config.evaluate.baselines), "nothing is to be evaluated", "See evaluate.models")
+    if config.tracking.register:
+        check_name(config.tracking.register)
     # A misspelt function or parameter shows here, and not after the warm start.
     load_reward(config.reward)
     load_advantage(config.advantage)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 STAGES = ("prepare", "warm_start", "train", "evaluate", "report")
-MODELS = ("base", "warm_start", "trained")
+MODELS = ("base", "warm_start", "trained", "loaded")
 PROMPTS = ("short", "detailed", "entities")
 BASELINES = ("bm25", "bm25_no_tests", "first_row", "oracle")
 
@@ -349,6 +349,8 @@ class EvaluateConfig:
         temperature: 0 is greedy. bootstrap: resamples.
         batch: issues a block.
         actors: agent actors.
+        loaded: model in MLflow that is measured as "loaded" (models:/NAME@ALIAS and the like); None where it is not
+            among `models`.
     """
 
     models: list[str]
@@ -357,6 +359,7 @@ class EvaluateConfig:
     bootstrap: int
     batch: int
     actors: int
+    loaded: str | None = None
 
 
 @dataclass
@@ -411,6 +414,8 @@ class TrackingConfig:
         uri: MLflow tracking URI; empty means SQLite under `outputs`.
         experiment: MLflow experiment; runs of one experiment are compared side by side.
         artifact_location: where a new experiment's artifacts go; None leaves it to the store.
+        register: name that trained policies are registered under; empty leaves them unregistered. The alias "best"
+            goes to the one with the highest held-out F0.5 on the same data.
         sweep, parent_run: id of the sweep and MLflow run id of its parent run; set by the launcher of a sweep.
         system_metrics_seconds: how often CPU, memory, disk, network and GPU use is recorded; 0 never.
     """
@@ -419,6 +424,7 @@ class TrackingConfig:
     uri: str
     experiment: str
     artifact_location: str | None = None
+    register: str = ""
     sweep: str = ""
     parent_run: str = ""
     system_metrics_seconds: float = 10.0

@@ -16,6 +16,7 @@ from codegrep.pipeline import prepare
 from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.flow import through_ray_data
+from codegrep.pipeline.loaded import fetched
 from codegrep.pipeline.models import base_model, policy_files
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.workers import AgentSettings, AgentWorker, BM25Worker, TeacherWorker, rollout_from_row
@@ -58,10 +59,13 @@ def _agent_inputs(context: Context, which: str) -> dict[str, Any]:
     config = context.config
     sampled = {"temperature": config.evaluate.temperature, "seed": config.seed if config.evaluate.temperature else None}
     stage = {"warm_start": "warm_start", "trained": "train"}.get(which)
+    trained: Any = context.need(stage).fingerprint if stage else None
+    if which == "loaded":
+        trained = fetched(context).digest
     return {
         "issues": context.need("prepare").fingerprint,
         "model": [config.model.path, config.model.revision, config.model.dtype, config.model.context],
-        "trained": context.need(stage).fingerprint if stage else None,
+        "trained": trained,
         "agent": config.agent,
         "tools": config.tools,
         "sampling": sampled,

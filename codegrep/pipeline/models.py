@@ -38,7 +38,11 @@ def base_model(context: Context) -> Path:
 
 
 def policy_files(context: Context, which: str) -> PolicyFiles:
-    """Files of "base", "warm_start" or "trained"."""
+    """Files of "base", "warm_start", "trained", or of "loaded", the one in MLflow that `evaluate.loaded` names."""
+    if which == "loaded":
+        from codegrep.pipeline.loaded import fetched, policy_of
+
+        return policy_of(fetched(context), context.places.artifacts, context.config.model.path)
     base = base_model(context)
     if which == "base":
         return PolicyFiles(base)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -14,12 +12,11 @@ from rich.table import Table
 from codegrep.pipeline import evaluate
 from codegrep.pipeline.artifact import Artifact, write_json
 from codegrep.pipeline.context import Context
+from codegrep.pipeline.policy import log_policy
 from codegrep.pipeline.results import Pair, comparisons, evaluation_rows
 from codegrep.tracking import rows as tracking_rows
-from codegrep.tracking.environment import snapshot
 from codegrep.tracking.figures import gain_by_issue, retriever_bars, training_curves
 from codegrep.tracking.history import history
-from codegrep.tracking.model_card import ModelCard, markdown
 from codegrep.tracking.rows import EvaluationRow
 from codegrep.tracking.terminal import evaluation_table
 
@@ -60,7 +57,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     write_json(folder / "per_issue.json", table)
     (folder / "results.md").write_text(_markdown(context, lines, pairs), encoding="utf-8")
     tracker.artifact(folder / "results.md", "evaluation")
-    _log_adapter(context, lines)
+    log_policy(context, lines)
     context.console.print(evaluation_table(lines, title="Held-out issues", width=context.console.width))
     context.console.print(_pairs_table(pairs))
     context.say(f"Report: {folder}")
@@ -154,33 +151,3 @@ def _markdown(context: Context, lines: Sequence[EvaluationRow], pairs: Sequence[
 
 def _cell(value: float | None, digits: int) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
-
-
-def _log_adapter(context: Context, lines: Sequence[EvaluationRow]) -> None:
-    trained = context.artifacts.get("train")
-    adapter = trained.folder / "adapter" if trained is not None and trained.complete else None
-    if adapter is None or not adapter.is_dir():
-        return
-    config, grpo = context.config, context.config.train.grpo
-    card = ModelCard(
-        name=f"{config.name}-seed{config.seed}",
-        base_model=config.model.path + (" after the warm start" if config.train.warm_start.enabled else ""),
-        design={
-            "reward": f"{config.reward.name} {config.reward.params or ''}".strip(),
-            "advantage": f"{config.advantage.name} {config.advantage.params or ''}".strip(),
-            "steps": grpo.steps,
-            "issues a step": grpo.prompts_per_step,
-            "group size": grpo.group_size,
-            "KL coefficient": grpo.kl,
-            "learning rate": grpo.learning_rate,
-            "LoRA": f"r={config.train.lora.r}, alpha={config.train.lora.alpha}",
-            "seed": config.seed,
-        },
-        data={config.data.name: context.need("prepare").fingerprint[:12]},
-        evaluation=lines,
-        command=shlex.join(["python", "-m", "codegrep", *sys.argv[1:]]),
-        commit=str(snapshot()["git"].get("commit", "")),
-        run_id=context.tracker.run_id,
-    )
-    (adapter / "README.md").write_text(markdown(card), encoding="utf-8")
-    context.tracker.artifact(adapter, "adapter")

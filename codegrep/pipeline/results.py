@@ -16,6 +16,7 @@ KINDS: Mapping[str, Kind] = {
     "base": "model",
     "warm_start": "model",
     "trained": "model",
+    "loaded": "model",
     "first_row": "scripted",
     "oracle": "oracle",
 }
@@ -28,6 +29,9 @@ PAIRS = (
     ("warm_start", "bm25_no_tests_top1"),
     ("warm_start", "first_row"),
     ("warm_start", "base"),
+    ("loaded", "bm25_no_tests_top1"),
+    ("loaded", "bm25_top1"),
+    ("loaded", "first_row"),
 )
 
 

@@ -41,7 +41,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     from codegrep.training.base_model import BaseModel
     from codegrep.training.examples import make_examples
     from codegrep.training.loops import WarmStartJob, warm_start_loop
-    from codegrep.training.lora import merge_adapter
+    from codegrep.training.lora import ADAPTER_FILE, merge_adapter
 
     disable_progress_bar()
     demonstrations = shown.demonstrations(context)
@@ -62,6 +62,11 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         use_gpu=config.train.use_gpu,
     )
     result = trained_with_progress(context, artifact, warm_start_loop, job, "warm start", progress_file)
+    # The merged model is large; what travels with a trained policy is the adapter that it was merged from.
+    kept = artifact.folder / "adapter"
+    kept.mkdir(exist_ok=True)
+    for name in (ADAPTER_FILE, "adapter_config.json"):
+        shutil.copyfile(result.adapter / name, kept / name)
     model = artifact.folder / "model"
     partial = artifact.folder / "model.partial"
     shutil.rmtree(partial, ignore_errors=True)

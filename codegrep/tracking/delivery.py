@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from codegrep.errors import CodegrepError
 from codegrep.tracking import parameters, store
 from codegrep.tracking.spool import Entry, Spool
 
@@ -108,7 +109,7 @@ class Delivery:
             self._say_once("unreadable", "%d unsent lines were cut off by a crash and are lost", self.spool.unreadable)
 
     def _lane(self, entry: Entry) -> _Lane:
-        return self._lanes["artifact" if entry.kind == "artifact" else "metadata"]
+        return self._lanes["artifact" if entry.kind in ("artifact", "policy") else "metadata"]
 
     def _try(self, entry: Entry) -> bool:
         """Whether the entry is done with: taken, or refused for good."""
@@ -152,6 +153,8 @@ class Delivery:
                 self._artifact(client, Path(body["path"]), body["folder"] or None)
                 if body.get("adopted"):
                     self.spool.discard(Path(body["path"]))
+            case "policy":
+                self._policy(client, body)
             case "shown_table":
                 self._show_table(client, body["path"])
             case "status" if body["end_time"] is None:
@@ -197,6 +200,15 @@ class Delivery:
         else:
             client.log_artifact(self._run_id, str(path), folder)
 
+    def _policy(self, client: MlflowClient, body: Mapping[str, Any]) -> None:
+        from codegrep.tracking import registry
+
+        model_id = registry.log_policy(
+            client, self._run_id, Path(body["path"]), name=body["name"], held_out_f05=body["f05"], data=body["data"]
+        )
+        if body["register"]:
+            registry.register(client, model_id, body["register"], alias=registry.BEST, only_if_better=True)
+
     def _show_table(self, client: MlflowClient, path: str) -> None:
         """Name a table in the tag that MLflow's comparison view reads. (`client.log_table` appends to an old table.)"""
         shown = json.loads(client.get_run(self._run_id).data.tags.get("mlflow.loggedArtifacts", "[]"))
@@ -211,5 +223,5 @@ class Delivery:
 
 
 def _is_final(error: Exception) -> bool:
-    wrong_by_itself = (ValueError, TypeError, KeyError, FileNotFoundError, NotADirectoryError)
+    wrong_by_itself = (CodegrepError, ValueError, TypeError, KeyError, FileNotFoundError, NotADirectoryError)
     return getattr(error, "error_code", None) in _FINAL or isinstance(error, wrong_by_itself)

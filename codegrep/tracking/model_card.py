@@ -16,6 +16,7 @@ class ModelCard:
     Attributes:
         name: of the run.
         base_model: folder name or hub id that the adapter belongs to (no machine path).
+        warm_started: the adapter sits on the base with another adapter, in warm_start/, merged into it.
         licence: of the base model, "" where it is not known.
         design: one line of facts each, by label: reward, advantage, steps, group size, KL coefficient, seed …
         data: source name -> fingerprint of the training issues.
@@ -31,6 +32,7 @@ class ModelCard:
     data: Mapping[str, str]
     evaluation: Sequence[EvaluationRow]
     command: str
+    warm_started: bool = False
     licence: str = ""
     commit: str = ""
     run_id: str = ""
@@ -49,11 +51,7 @@ def markdown(card: ModelCard) -> str:
         "## How it was trained\n\n" + _table(("", ""), [(key, _plain(value)) for key, value in card.design.items()]),
         "## Data\n\n" + _table(("source", "fingerprint"), [(key, f"`{value}`") for key, value in card.data.items()]),
         "## On held-out issues\n\n" + _evaluation(card.evaluation),
-        "## Loading\n\n```python\nfrom peft import PeftModel\n"
-        "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
-        f'base = AutoModelForCausalLM.from_pretrained("{card.base_model}")\n'
-        'model = PeftModel.from_pretrained(base, "path/to/this/folder")\n'
-        'tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")\n```',
+        "## Loading\n\n" + _loading(card),
         f"## Again\n\n```\n{masked_text(card.command)}\n```",
     ]
     origin = [f"commit `{card.commit}`"] if card.commit else []
@@ -61,6 +59,25 @@ def markdown(card: ModelCard) -> str:
     if origin:
         sections[-1] += "\n\n" + ", ".join(origin)
     return "\n\n".join(sections) + "\n"
+
+
+def _loading(card: ModelCard) -> str:
+    lines = [
+        "from peft import PeftModel",
+        "from transformers import AutoModelForCausalLM, AutoTokenizer",
+        "",
+        f'model = AutoModelForCausalLM.from_pretrained("{card.base_model}")  # a folder or hub id',
+        f'tokenizer = AutoTokenizer.from_pretrained("{card.base_model}")',
+    ]
+    if card.warm_started:
+        lines.append('model = PeftModel.from_pretrained(model, "warm_start").merge_and_unload()')
+    lines.append('model = PeftModel.from_pretrained(model, "adapter")')
+    code = "\n".join(lines)
+    return (
+        "Measured again, on the held-out issues of its training or on others:\n\n"
+        "```\npython -m codegrep evaluate model=runs:/" + (card.run_id or "RUN_ID") + "\n```\n\n"
+        f"In Python, from this folder:\n\n```python\n{code}\n```"
+    )
 
 
 def _evaluation(rows: Sequence[EvaluationRow]) -> str:

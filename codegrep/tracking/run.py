@@ -209,6 +209,15 @@ class Tracker:
         self._store(str(Path(artifact).with_suffix(".csv")), lambda path: _write(path, sheet.getvalue()))
         self._deliver(Entry("shown_table", {"path": artifact}))
 
+    def policy(self, folder: Path, *, name: str, held_out_f05: float | None, data: str, register: str = "") -> None:
+        """Log a policy package as a model of this run; see registry.log_policy. The folder must stay where it is.
+
+        Args:
+            register: also make it a version of this registered model, whose alias "best" goes to the highest F0.5.
+        """
+        body = {"path": str(folder.absolute()), "name": name, "f05": held_out_f05, "data": data, "register": register}
+        self._deliver(Entry("policy", body))
+
     def finish(self, status: str) -> None:
         """Send what is waiting, of this process and of workers that are gone, and close the run.
 

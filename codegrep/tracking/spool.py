@@ -16,7 +16,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing to send. `kind` is metrics, params, tags, artifact or status; `body` is its JSON content."""
+    """One thing to send. `kind` is metrics, params, tags, artifact, policy or status; `body` is its JSON content."""
 
     kind: str
     body: Mapping[str, Any]

@@ -160,7 +160,7 @@ def check_whole(experiment: Experiment, name: str, last: Running) -> None:
         issues = [r.instance_id for r in rollouts if r.step == step]
         assert len(issues) % (PROMPTS * GROUP) == 0 and len(set(issues)) == PROMPTS
     assert (train / "adapter" / "adapter_model.safetensors").is_file()
-    assert "adapter/adapter_model.safetensors" in experiment.mlflow_files(run.info.run_id)
+    assert experiment.mlflow().search_logged_models([run.info.experiment_id], f"source_run_id = '{run.info.run_id}'")
     assert run.data.metrics["eval/trained/f05_mean"] >= 0.0
     assert f"{HELD_OUT} held-out issues" in last.stdout
 

@@ -125,12 +125,9 @@ def test_mlflow_holds_the_run(experiment: Experiment, record: Any) -> None:
     assert tags["demonstrations.teacher"] == "scripted"
 
 
-def test_mlflow_holds_tables_figures_and_the_adapter(experiment: Experiment, record: Any) -> None:
+def test_mlflow_holds_tables_and_figures(experiment: Experiment, record: Any) -> None:
     files = set(experiment.mlflow_files(record.info.run_id))
     for wanted in (
-        "adapter/adapter_model.safetensors",
-        "adapter/adapter_config.json",
-        "adapter/README.md",
         "data/split.json",
         "data/dropped.json",
         "evaluation/retrievers.json",
@@ -143,6 +140,28 @@ def test_mlflow_holds_tables_figures_and_the_adapter(experiment: Experiment, rec
         "run/environment.json",
     ):
         assert wanted in files, sorted(files)
+
+
+def test_the_policy_is_logged_as_a_model_and_answers_the_same_when_it_is_loaded_back(
+    experiment: Experiment, record: Any, artifacts: dict[str, Path]
+) -> None:
+    client = experiment.mlflow()
+    (model,) = client.search_logged_models([record.info.experiment_id])
+    assert model.source_run_id == record.info.run_id and str(model.status) == "READY"
+    shutil.rmtree(artifacts["train"] / "adapter")  # what is loaded comes from MLflow, not from here
+    loaded = Experiment(
+        experiment.folder, experiment.repository, arguments=("evaluate", f"model=runs:/{record.info.run_id}")
+    )
+    loaded.started = experiment.started
+    done = loaded.run("cluster.num_cpus=2", "cluster.object_store_gib=0.1", "sandbox.min_free_gib=0.1")
+    assert done.process.returncode == 0, done.stdout + done.stderr
+    (run,) = [run for run in experiment.mlflow_runs() if run.info.run_name == "evaluate-seed0"]
+    assert run.data.metrics["eval/loaded/issues"] == HELD_OUT
+    answers = {}
+    for folder in (experiment.outputs / "artifacts").glob("evaluate-*"):
+        for row in json.loads((folder / "per_issue.json").read_text(encoding="utf-8")):
+            answers.setdefault(row["retriever"], {})[row["instance_id"]] = (row["answer"], row["generated_tokens"])
+    assert answers["loaded"] == answers["trained"]
 
 
 def test_params_name_no_place_that_was_not_given(experiment: Experiment, record: Any) -> None:

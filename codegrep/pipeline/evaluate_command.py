@@ -1,0 +1,98 @@
+"""`python -m codegrep evaluate model=models:/…`: a policy from MLflow on held-out issues, beside the baselines."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from hydra import compose, initialize_config_dir
+from omegaconf import DictConfig, OmegaConf
+
+from codegrep.compose import CONF, load
+from codegrep.errors import ConfigError
+
+# Groups that are taken from the run that trained the policy, unless they are named on the command line.
+_RECORDED = ("agent", "tools", "data", "model")
+
+_EPILOG = """
+examples:
+  python -m codegrep evaluate model=models:/codegrep-retriever@best
+  python -m codegrep evaluate model=models:/codegrep-retriever/3 data=git_history data.sources.git_history.args.path=.
+  python -m codegrep evaluate model=runs:/4f1c…  evaluate.baselines=[bm25_no_tests]
+
+The policy is put together from the adapters in MLflow and the base model that they name; the agent, the tools and the
+data are those of its training unless others are named. Everything else are overrides as for an experiment.
+"""
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """The command line, taken apart."""
+
+    uri: str
+    overrides: tuple[str, ...]
+
+
+def main(argv: list[str]) -> int:
+    """Entry point; the exit code.
+
+    Raises:
+        CodegrepError: no such model, or the evaluation cannot run.
+    """
+    wish = _parse(argv)
+    composed = _composed(wish.overrides)
+    chosen = load(composed)
+    from codegrep.pipeline.context import Places
+    from codegrep.pipeline.loaded import fetch_package
+    from codegrep.pipeline.run import run_experiment
+    from codegrep.tracking.store import resolve
+
+    uri, _ = resolve(chosen.tracking, chosen.outputs_path)
+    package = fetch_package(uri, wish.uri, Places(chosen.outputs_path).artifacts)
+    _take_recorded(composed, package.config, wish.overrides)
+    # The id in place of an alias: what is measured does not change when the alias moves.
+    OmegaConf.update(
+        composed, "evaluate.loaded", f"models:/{package.folder.name.removeprefix('fetched-')}", force_add=True
+    )
+    composed.evaluate.models = ["loaded"]
+    composed.stages = ["prepare", "evaluate", "report"]
+    if not any(override.startswith("name=") for override in wish.overrides):
+        composed.name = "evaluate"
+    run_experiment(load(composed), experiment="")
+    return 0
+
+
+def _parse(argv: Sequence[str]) -> _Wish:
+    parser = argparse.ArgumentParser(
+        prog="python -m codegrep evaluate",
+        description=__doc__,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("overrides", nargs="+", metavar="model=URI | KEY=VALUE")
+    words = parser.parse_args(argv).overrides
+    models = [word.removeprefix("model=") for word in words if word.startswith(("model=models:", "model=runs:"))]
+    if len(models) != 1:
+        raise ConfigError(
+            "the model to evaluate is not named" if not models else "more than one model is named",
+            "Give model=models:/NAME@ALIAS, models:/NAME/VERSION, models:/m-ID or runs:/RUN_ID",
+        )
+    return _Wish(models[0], tuple(word for word in words if word != f"model={models[0]}"))
+
+
+def _composed(overrides: Sequence[str]) -> DictConfig:
+    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
+        return compose("config", list(overrides))
+
+
+def _take_recorded(composed: DictConfig, recorded: Any, overrides: Sequence[str]) -> None:
+    """Put the recorded settings in place of the defaults; what the command line names keeps its value."""
+    keys = [override.lstrip("+~").partition("=")[0] for override in overrides]
+    named = {key: OmegaConf.select(composed, key) for key in keys if "." in key}
+    for group in _RECORDED:
+        if group in recorded and group not in keys:
+            composed[group] = recorded[group]
+    for key, value in named.items():
+        OmegaConf.update(composed, key, value, force_add=True)
