@@ -11,35 +11,64 @@ from pathlib import Path
 
 from codegrep.errors import RepositoryError
 
-# A repository's own config file may name programs (fsmonitor, hooks, signature checks); these values overrule it.
-_CONFIG = {
+# Given with every command, so that neither a person's configuration nor a repository's can run a program (hooks,
+# fsmonitor, signature checks), change a file on its way or move HEAD.
+_SAFE_CONFIG = {
     "core.hooksPath": "/dev/null",
     "core.fsmonitor": "false",
+    "core.attributesFile": "/dev/null",
+    "core.autocrlf": "false",
+    "core.eol": "lf",
+    "core.safecrlf": "false",
     "core.quotePath": "false",
     "log.showSignature": "false",
-    "safe.directory": "*",
-    "protocol.ext.allow": "never",
+    "submodule.recurse": "false",
+    "fetch.recurseSubmodules": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
+    "advice.detachedHead": "false",
+    "protocol.ext.allow": "never",
 }
-_KEPT = ("PATH", "HOME", "TMPDIR", "SYSTEMROOT", "http_proxy", "https_proxy", "HTTPS_PROXY", "no_proxy", "NO_PROXY",
-         "SSL_CERT_FILE", "GIT_SSL_CAINFO")  # fmt: skip
+# Reading a repository of somebody else (a shared disk, a container) is what this is for; nothing of it is run.
+_ISOLATED_CONFIG = {"safe.directory": "*"}
+# "http" stays allowed: a commit is asked for by its hash, so what arrives is what was asked for.
+_PROTOCOLS = "https:http:ssh:git:file"
+_KEPT = ("PATH", "HOME", "TMPDIR", "SYSTEMROOT")
 
 
-def git_environment() -> dict[str, str]:
-    """A small environment for git, without inherited GIT_DIR, GIT_INDEX_FILE and the like (set inside git hooks)."""
-    environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+def git_environment(isolated: bool = True) -> dict[str, str]:
+    """The environment of a git process, the only one that this project gives to git.
+
+    No prompts, no hooks, no filters, no lazy fetches, and no inherited GIT_DIR, GIT_INDEX_FILE and the like, which are
+    set inside git hooks and would redirect every command.
+
+    Args:
+        isolated: a small environment without the person's and the system's git configuration. True for everything that
+            reads a repository or decides what a tree looks like; False for clone and fetch, which need proxies,
+            certificates, agents and credential helpers.
+    """
+    if isolated:
+        environment = {name: os.environ[name] for name in _KEPT if name in os.environ}
+        environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+    else:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("GIT_") or k.startswith("GIT_SSL")}
     environment |= {
         "LC_ALL": "C",
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_ASKPASS": "echo",
-        "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
-        "GIT_OPTIONAL_LOCKS": "0",
+        "SSH_ASKPASS": "echo",
+        "GIT_SSH_COMMAND": "ssh -o BatchMode=yes",
+        "GIT_ALLOW_PROTOCOL": _PROTOCOLS,
+        "GIT_LFS_SKIP_SMUDGE": "1",
         "GIT_NO_LAZY_FETCH": "1",
-        "GIT_CONFIG_COUNT": str(len(_CONFIG)),
+        "GIT_NO_REPLACE_OBJECTS": "1",
+        "GIT_OPTIONAL_LOCKS": "0",
+        "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
+        "GIT_HTTP_LOW_SPEED_TIME": "60",
     }
-    for index, (key, value) in enumerate(_CONFIG.items()):
+    config = _SAFE_CONFIG | _ISOLATED_CONFIG if isolated else _SAFE_CONFIG
+    environment["GIT_CONFIG_COUNT"] = str(len(config))
+    for index, (key, value) in enumerate(config.items()):
         environment[f"GIT_CONFIG_KEY_{index}"] = key
         environment[f"GIT_CONFIG_VALUE_{index}"] = value
     return environment

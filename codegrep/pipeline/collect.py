@@ -6,13 +6,15 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from codegrep.config import EngineConfig, GRPOSettings
 from codegrep.engines import Sampling
 from codegrep.engines.transformers_engine import TransformersEngine
+from codegrep.errors import InfrastructureError
 from codegrep.issues import Issue
 from codegrep.pipeline.workers import AgentSettings
 from codegrep.protocol.chat import ChatFormat
@@ -20,6 +22,7 @@ from codegrep.rollout.loop import RolloutLoop
 from codegrep.rollout.record import Rollout
 from codegrep.rollout.store import RolloutWriter
 from codegrep.sandbox.actor import RemoteSandbox
+from codegrep.sandbox.measure import summary
 from codegrep.tracking.run import TrackingHandle
 from codegrep.training.callbacks import OnLog
 from codegrep.training.loops import Policy
@@ -27,7 +30,12 @@ from codegrep.training.loops import Policy
 
 @dataclass(frozen=True)
 class OpenPolicyCollector:
-    """Makes a PolicyCollector in the training worker; picklable. records: folder for the rollouts of all steps."""
+    """Makes a PolicyCollector in the training worker; picklable.
+
+    Attributes:
+        records: folder for the rollouts of all steps.
+        tracking: where rank 0 logs what the tool calls of a step cost (`sandbox/*`); None logs nothing.
+    """
 
     settings: AgentSettings
     engine: EngineConfig
@@ -35,6 +43,7 @@ class OpenPolicyCollector:
     sandbox: RemoteSandbox
     records: str
     seed: int
+    tracking: TrackingHandle | None = None
 
     def __call__(self, policy: Policy) -> PolicyCollector:
         return PolicyCollector(policy, self)
@@ -62,6 +71,8 @@ class PolicyCollector:
         self._seed = options.seed
         self._writer = RolloutWriter(Path(options.records))
         self._loop = asyncio.new_event_loop()
+        logs = options.tracking is not None and policy.rank == 0
+        self._tools = ToolMeasures(options.sandbox, options.tracking.open()) if logs and options.tracking else None
 
     def collect(self, issues: Sequence[Issue], group_size: int, step: int) -> list[Rollout]:
         """See training.loops.Collector."""
@@ -70,11 +81,15 @@ class PolicyCollector:
             _draw_seed(self._seed, step, issue.instance_id, place) for issue in issues for place in range(group_size)
         ]
         self._engine.weights_version = step
+        if self._tools is not None:
+            self._loop.run_until_complete(self._tools.begin())
         work = self._rollouts.run_many(asked, self._sampling, seeds=seeds, step=step, label="train")
         rollouts = self._loop.run_until_complete(work)
         for rollout in rollouts:
             self._writer.add(rollout)
         self._writer.flush()
+        if self._tools is not None:
+            self._loop.run_until_complete(self._tools.log(step + 1))
         return rollouts
 
     def close(self) -> None:
@@ -82,6 +97,46 @@ class PolicyCollector:
         self._loop.run_until_complete(self._engine.close())
         self._writer.close()
         self._loop.close()
+
+
+class Counting(Protocol):
+    """A sandbox that counts: RemoteSandbox."""
+
+    async def stats(self) -> dict[str, float]:
+        """See Sandbox.stats."""
+        ...
+
+
+class Metrics(Protocol):
+    """Where metrics go: Tracker."""
+
+    def metrics(self, values: Mapping[str, float | None], step: int) -> None:
+        """See Tracker.metrics."""
+        ...
+
+
+class ToolMeasures:
+    """Logs what the tool calls of each step cost, those of all training workers together, as `sandbox/*`."""
+
+    def __init__(self, sandbox: Counting, tracker: Metrics) -> None:
+        self._sandbox, self._tracker = sandbox, tracker
+        self._before: dict[str, float] | None = None
+
+    async def begin(self) -> None:
+        """Called before the rollouts of a step."""
+        self._before = await self._counters()
+
+    async def log(self, step: int) -> None:
+        """Called after them; nothing is logged when a sandbox actor could not be asked."""
+        now = await self._counters()
+        if now is not None and self._before is not None and (measured := summary(now, self._before)):
+            self._tracker.metrics(measured, step=step)
+
+    async def _counters(self) -> dict[str, float] | None:
+        try:
+            return await self._sandbox.stats()
+        except InfrastructureError:  # measures are not worth a step
+            return None
 
 
 @dataclass(frozen=True)

@@ -65,6 +65,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
             sandbox=sandbox_for(context),
             records=str(artifact.folder / "rollouts"),
             seed=config.seed,
+            tracking=context.tracker.handle,
         ),
         open_log=OpenTrackedLog(context.tracker.handle, str(progress_file)),
         gradient_checkpointing=config.train.gradient_checkpointing,

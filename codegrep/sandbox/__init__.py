@@ -1,6 +1,11 @@
 """Repositories, worktrees and three read-only tools on them, for untrusted callers. Works without Ray."""
 
+from codegrep.issues.source import RepositoryLocation
+from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult, ToolStatus
 from codegrep.sandbox.guard import Guard, PathRefused
+from codegrep.sandbox.index import ContentIndex
+from codegrep.sandbox.limits import paper_sandbox, paper_tools
+from codegrep.sandbox.measure import CallMeasure, summary
 from codegrep.sandbox.repositories import BareClone, Location, Repositories
 from codegrep.sandbox.sandbox import Sandbox
 from codegrep.sandbox.toolbox import Toolbox
@@ -10,14 +15,24 @@ from codegrep.sandbox.worktrees import Lease, Worktrees
 __all__ = [
     "ArgumentError",
     "BareClone",
+    "CallMeasure",
+    "ContentIndex",
     "Guard",
     "Lease",
     "Location",
+    "MalformedCall",
     "Outcome",
     "PathRefused",
     "Repositories",
+    "RepositoryLocation",
     "Sandbox",
     "Tool",
+    "ToolCall",
+    "ToolResult",
+    "ToolStatus",
     "Toolbox",
     "Worktrees",
+    "paper_sandbox",
+    "paper_tools",
+    "summary",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 import weakref
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,8 @@ _IN_FLIGHT = 256
 _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 # A turn is asked for again once when its actor died under it: tools only read, so nothing is done twice.
 _ATTEMPTS = 2
+# Ray notices a lost node after half a minute, and starts its actors anew after that.
+_RESTART_SECONDS = 120.0
 
 
 class RayMetrics:
@@ -79,6 +82,12 @@ class SandboxActor:
         """See Sandbox.stats."""
         return self._sandbox.stats()
 
+    async def node(self) -> str:
+        """Ray's id of the node that this actor runs on."""
+        import ray
+
+        return str(ray.get_runtime_context().get_node_id())
+
 
 class RemoteSandbox:
     """Sandbox actors behind the interface of one Sandbox. Can be sent to other Ray workers.
@@ -122,6 +131,10 @@ class RemoteSandbox:
             total.update(counts)
         return dict(total)
 
+    async def nodes(self) -> list[str]:
+        """Ray's ids of the nodes that the actors run on, in the order of the actors."""
+        return list(await asyncio.gather(*(self._ask(handle, "node") for handle in self._handles)))
+
     def close(self) -> None:
         """Ends the actors; the kernel ends their leases."""
         import ray
@@ -141,9 +154,10 @@ class RemoteSandbox:
 
     async def _ask(self, handle: Any, method: str, *arguments: Any) -> Any:
         import ray
-        from ray.exceptions import RayActorError, RayTaskError
+        from ray.exceptions import ActorUnavailableError, RayActorError, RayTaskError
 
-        for _ in range(_ATTEMPTS):
+        lost, deaths, pause, deadline = "", 0, 0.1, time.monotonic() + _RESTART_SECONDS
+        while deaths < _ATTEMPTS and time.monotonic() < deadline:
             reference = getattr(handle, method).remote(*arguments)
             try:
                 return await reference
@@ -155,9 +169,18 @@ class RemoteSandbox:
                 if isinstance(cause, CodegrepError):
                     raise InfrastructureError(cause.what, cause.fix) from None
                 raise InfrastructureError(f"a sandbox actor failed ({type(cause).__name__}: {cause})") from None
+            except ActorUnavailableError as error:  # it is being restarted, perhaps on another node
+                lost = _first_line(error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, 2.0)
             except RayActorError as error:
-                lost = str(error).strip().partition("\n")[0]
-        raise InfrastructureError(f"the sandbox actor was lost {_ATTEMPTS} times ({lost})", "See Ray's logs.")
+                lost = _first_line(error)
+                deaths += 1
+        raise InfrastructureError(f"the sandbox actor was lost ({lost})", "See Ray's logs.")
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def start_sandboxes(
@@ -180,15 +203,14 @@ def start_sandboxes(
     import ray
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-    actor = ray.remote(SandboxActor).options(
-        num_cpus=num_cpus, max_restarts=max_restarts, max_concurrency=_MAX_CONCURRENCY
-    )
+    actor = ray.remote(SandboxActor)
+    options = {"num_cpus": num_cpus, "max_restarts": max_restarts, "max_concurrency": _MAX_CONCURRENCY}
     # Nodes without CPUs (a head that only coordinates) compute nothing. Soft: an actor whose node is lost moves.
     nodes = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0)
     places: list[Any] = [NodeAffinitySchedulingStrategy(node, soft=True) for node in nodes] or ["SPREAD"]
     return RemoteSandbox(
         [
-            actor.options(scheduling_strategy=place).remote(str(root), tools, sandbox, locations)
+            actor.options(**options, scheduling_strategy=place).remote(str(root), tools, sandbox, locations)
             for _ in range(max(1, count))
             for place in places
         ]

@@ -1,4 +1,7 @@
-"""git as a child process: a clean environment, no prompts, no hooks, no filters, and a deadline."""
+"""git as a child process in a session of its own, with a deadline, and with locks that it keeps when its parent dies.
+
+Its environment is that of issues/git_process.py: no prompts, no hooks, no filters.
+"""
 
 from __future__ import annotations
 
@@ -11,58 +14,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-# Given with every command, so that neither a person's configuration nor a repository's can run anything or move HEAD.
-_SAFE_CONFIG = (
-    "core.hooksPath=/dev/null",
-    "core.fsmonitor=false",
-    "core.attributesFile=/dev/null",
-    "core.autocrlf=false",
-    "core.eol=lf",
-    "core.safecrlf=false",
-    "submodule.recurse=false",
-    "fetch.recurseSubmodules=false",
-    "gc.auto=0",
-    "maintenance.auto=false",
-    "advice.detachedHead=false",
-    "protocol.ext.allow=never",
-)
-# "http" stays allowed: a commit is asked for by its hash, so what arrives is what was asked for.
-_PROTOCOLS = "https:http:ssh:git:file"
+from codegrep.issues.git_process import git_environment
+
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 class GitError(Exception):
     """A git command failed, could not be started, or ran out of time. `str(error)` is one line without credentials."""
-
-
-def git_environment(isolated: bool) -> dict[str, str]:
-    """The environment of a git child process.
-
-    Args:
-        isolated: leave the person's and the system's git configuration out. True for everything that decides what a
-            tree looks like; False for clone and fetch, which need proxies and credential helpers.
-    """
-    # GIT_DIR, GIT_INDEX_FILE and the like (set inside hooks) would redirect every command.
-    environment = {
-        k: v for k, v in os.environ.items() if not k.startswith("GIT_") or (k.startswith("GIT_SSL") and not isolated)
-    }
-    environment |= {
-        "LC_ALL": "C",
-        "GIT_TERMINAL_PROMPT": "0",
-        "GIT_ASKPASS": "echo",
-        "SSH_ASKPASS": "echo",
-        "GIT_SSH_COMMAND": "ssh -o BatchMode=yes",
-        "GIT_ALLOW_PROTOCOL": _PROTOCOLS,
-        "GIT_LFS_SKIP_SMUDGE": "1",
-        "GIT_NO_LAZY_FETCH": "1",
-        "GIT_NO_REPLACE_OBJECTS": "1",
-        "GIT_OPTIONAL_LOCKS": "0",
-        "GIT_HTTP_LOW_SPEED_LIMIT": "1000",
-        "GIT_HTTP_LOW_SPEED_TIME": "60",
-    }
-    if isolated:
-        environment |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
-    return environment
 
 
 def run_git(
@@ -80,8 +38,9 @@ def run_git(
     """Runs one git command and gives back its standard output.
 
     Args:
-        arguments: after `git` and the safe configuration.
+        arguments: after `git`.
         timeout: seconds; then the process group is killed.
+        isolated: see issues.git_process.git_environment.
         git_dir: the repository, for commands that are not run inside a worktree.
         keep_open: descriptors that the child inherits. A lock's descriptor here keeps the lock taken until git has
             ended, also when this process is killed in between.
@@ -91,10 +50,7 @@ def run_git(
     Raises:
         GitError: with git's own last line as the reason.
     """
-    command = ["git", *(part for entry in _SAFE_CONFIG for part in ("-c", entry))]
-    if git_dir is not None:
-        command.append(f"--git-dir={git_dir}")
-    command += arguments
+    command = ["git", *([f"--git-dir={git_dir}"] if git_dir is not None else []), *arguments]
     environment = git_environment(isolated) | dict(extra_environment or {})
     name = arguments[0] if arguments else "git"
     try:

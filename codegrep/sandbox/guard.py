@@ -18,6 +18,8 @@ from pathlib import Path
 
 #: Longest path or glob that is looked at, characters.
 MAX_PATH_CHARS = 1000
+# Files of one folder whose kind is asked for one by one; from then on its links are listed at once.
+_ASK_ONE_BY_ONE = 3
 
 _FOLDERS_OF_AGENTS = re.compile(
     r"/(?:repo|repository|testbed|app|code|src_root|project|root/repo|home/user/repo)(?=/|$)"
@@ -73,6 +75,8 @@ class Guard:
     def __init__(self, root: Path) -> None:
         self.root = os.path.realpath(root)
         self._folders: dict[str, bool] = {}
+        self._asked: dict[str, int] = {}
+        self._links: dict[str, set[str]] = {}
 
     def resolve(self, path: str) -> str:
         """The real place of a path that a model wrote, relative to the root, "." for the root itself.
@@ -111,7 +115,19 @@ class Guard:
             self._folders[folder] = self._is_inside(folder)
         if not self._folders[folder] or name in ("", ".", "..") or _is_git(name):
             return False
-        return not _is_link(f"{self.root}/{relative}") or self._is_inside(relative)
+        return not self._is_link(folder, name) or self._is_inside(relative)
+
+    def _is_link(self, folder: str, name: str) -> bool:
+        asked = self._asked[folder] = self._asked.get(folder, 0) + 1
+        try:
+            if asked <= _ASK_ONE_BY_ONE:
+                return stat.S_ISLNK(os.lstat(f"{self.root}/{folder}/{name}").st_mode)
+            if folder not in self._links:
+                with os.scandir(f"{self.root}/{folder}") as entries:
+                    self._links[folder] = {entry.name for entry in entries if entry.is_symlink()}
+            return name in self._links[folder]
+        except (OSError, ValueError):
+            return True  # whatever it is, its real path has to be looked at
 
     def _is_inside(self, relative: str) -> bool:
         if any(_is_git(part) for part in relative.split("/")):
@@ -148,15 +164,11 @@ def check_text(path: str) -> None:
         raise PathRefused("the path is no valid Unicode text") from None
 
 
-def _is_link(path: str) -> bool:
-    try:
-        return stat.S_ISLNK(os.lstat(path).st_mode)
-    except (OSError, ValueError):
-        return False
-
-
 def _is_git(name: str) -> bool:
-    if not name.isascii():
+    if name.isascii():
+        if "git" not in name and "git" not in name.lower():
+            return False
+    else:
         name = unicodedata.normalize("NFKC", name.translate(_IGNORED))
     return name.casefold().rstrip(" .") in (".git", "git~1")
 

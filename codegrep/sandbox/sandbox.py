@@ -15,6 +15,7 @@ from codegrep.errors import CodegrepError, InfrastructureError
 from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult, ToolStatus
 from codegrep.sandbox.cache import ResultCache
 from codegrep.sandbox.index import ContentIndex
+from codegrep.sandbox.limits import paper_sandbox, paper_tools
 from codegrep.sandbox.measure import CallCounters, CallMeasure
 from codegrep.sandbox.repositories import Location, Repositories
 from codegrep.sandbox.toolbox import CheckedCall, Toolbox, numbered, refusal
@@ -57,12 +58,16 @@ class Sandbox:
     def under(
         cls,
         root: Path,
-        tools: ToolsConfig,
-        sandbox: SandboxConfig,
+        tools: ToolsConfig | None = None,
+        sandbox: SandboxConfig | None = None,
         locations: Mapping[str, Location] | None = None,
         on_call: Callable[[CallMeasure], None] | None = None,
     ) -> Sandbox:
-        """A sandbox with its clones in `root`/bare and its trees in `root`/trees, repaired first."""
+        """A sandbox with its clones in `root`/bare and its trees in `root`/trees, repaired first.
+
+        Without limits those of the paper hold (see limits.py).
+        """
+        tools, sandbox = tools or paper_tools(), sandbox or paper_sandbox()
         repositories = Repositories(root / "bare", sandbox.clone_timeout, locations)
         worktrees = Worktrees(
             root / "trees",

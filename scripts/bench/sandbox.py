@@ -30,22 +30,25 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from codegrep.config import SandboxConfig, ToolsConfig
-from codegrep.protocol.calls import ToolCall, ToolStatus
 from codegrep.rollout.terms import search_terms
-from codegrep.sandbox import Repositories, Sandbox, Toolbox, Worktrees
+from codegrep.sandbox import (
+    Repositories,
+    Sandbox,
+    Toolbox,
+    ToolCall,
+    ToolStatus,
+    Worktrees,
+    paper_sandbox,
+    paper_tools,
+    summary,
+)
 from codegrep.sandbox.index import ContentIndex
-from codegrep.sandbox.measure import summary
 from codegrep.sandbox.tools import Grep, SearchPrograms
 from scripts.bench import sandbox_material as material_of
-from scripts.bench.sandbox_material import Material, Turn
+from scripts.bench.sandbox_material import At, Material, Turn
 
-TOOLS = ToolsConfig(
-    names=["grep", "glob", "read"], max_calls=8, max_matches=50, max_paths=100, max_lines=200, max_chars=4096,
-    max_observation_chars=0, max_line_chars=400, grep_timeout=10.0, glob_timeout=10.0, read_timeout=5.0, concurrency=64,
-    observation="results", table_rows=10, table_order="score", grep_include="*.py", exclude_tests=False,
-)  # fmt: skip
-SETTINGS = SandboxConfig(clone_timeout=600, min_free_gib=0.5, actors=1, max_worktrees=0)
+TOOLS = paper_tools()
+SETTINGS = paper_sandbox(min_free_gib=0.5, max_worktrees=0)
 SLOTS_OF_ROLLOUTS = 64
 
 
@@ -310,12 +313,12 @@ class Bench:
         )
         trees.close()
 
-    def step(self, turns: Sequence[Turn]) -> None:
+    def step(self, turns: Sequence[Turn], locations: dict[str, At], prefix: str = "step") -> None:
         """A whole step through 64 slots, and the paper's way: one grep -rn, find or cat for each call."""
         calls = [(turn, call) for turn in turns for call in turn.calls]
         different, commits = 100 * material_of.unique_share(turns), len({(t.repo, t.commit) for t in turns})
         say(f"a step of {len(calls)} calls, {different:.0f} % different, {commits} commits")
-        box = Sandbox.under(self.work, TOOLS, SETTINGS, self.material.locations)
+        box = Sandbox.under(self.work, TOOLS, SETTINGS, locations)
         for repo, commit in dict.fromkeys((t.repo, t.commit) for t in turns):
             self._loop.run_until_complete(box.prepare(repo, commit))
         sample = random.Random(1).sample(calls, min(len(calls), 40 if self.quick else 400))
@@ -342,30 +345,32 @@ class Bench:
         each = plain.cpu / len(sample)
         speedup = each * len(calls) / ours.cpu
         self.note(
-            "step_speedup_vs_grep",
+            f"{prefix}_speedup_vs_grep",
             speedup,
             f"{ours.cpu:.1f} CPU-s; the paper's way {each * len(calls):.0f} CPU-s ({len(sample)} calls measured): "
             f"{speedup:.1f}x less",
         )
         self.note(
-            "step_calls_per_second", len(calls) / ours.wall, f"{len(calls) / ours.wall:.0f} calls/s, {ours.wall:.1f} s"
+            f"{prefix}_calls_per_second",
+            len(calls) / ours.wall,
+            f"{len(calls) / ours.wall:.0f} calls/s, {ours.wall:.1f} s",
         )
         self.note(
-            "step_p99_ms",
+            f"{prefix}_p99_ms",
             1e3 * made["sandbox/p99"],
             f"p50 {1e3 * made['sandbox/p50']:.2f} ms, p99 {1e3 * made['sandbox/p99']:.0f} ms, waiting included",
         )
         self.note(
-            "step_cache_hits",
+            f"{prefix}_cache_hits",
             made["sandbox/cache_hits"],
             f"{100 * made['sandbox/cache_hits']:.0f} % from the cache, {100 * made['sandbox/indexed']:.0f} % of the "
             f"other greps by the index ({_mib(box.stats()['index/bytes'])} MiB)",
         )
-        self.result["step_calls"] = len(calls)
-        self.result["step_infrastructure"] = sum(s is ToolStatus.INFRASTRUCTURE for s in statuses)
+        self.result[f"{prefix}_calls"] = len(calls)
+        self.result[f"{prefix}_infrastructure"] = sum(s is ToolStatus.INFRASTRUCTURE for s in statuses)
         grown = {name: after[name] - before[name] for name in after}
         self.note(
-            "step_leaked",
+            f"{prefix}_leaked",
             grown["descriptors"] + grown["processes"] + grown["leases"],
             f"left behind: {grown['processes']} processes, {grown['descriptors']} descriptors, "
             f"{grown['leases']} leases, {_mib(grown['disk'])} MiB of disk; memory {_mib(after['rss'])} MiB, "
@@ -465,6 +470,8 @@ def main() -> int:
     options = parser.parse_args()
     if (options.issues is None) != (options.repositories is None):
         parser.error("--issues and --repositories belong together")
+    if options.rollouts and options.repositories is None:
+        parser.error("--rollouts needs --repositories")
     prompts = options.prompts or (8 if options.quick else 64)
     work = Path(tempfile.mkdtemp(prefix="sandbox-bench-"))
     try:
@@ -478,9 +485,9 @@ def main() -> int:
             if part != "step":
                 getattr(bench, part)()
         if not options.only or "step" in options.only:
-            bench.step(material_of.step_of(material, prompts))
+            bench.step(material_of.step_of(material, prompts), material.locations)
             if options.rollouts:
-                bench.step(material_of.recorded(options.rollouts, material.locations, 64 * 192))
+                bench.step(*material_of.recorded(options.rollouts, options.repositories, 64 * 192), "recorded")
         print(json.dumps(bench.result))
     finally:
         shutil.rmtree(work, ignore_errors=True)

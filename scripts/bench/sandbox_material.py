@@ -19,9 +19,9 @@ from codegrep.rollout.terms import search_terms
 
 #: The paper's step: 64 prompts x 8 rollouts x 3 turns x 8 calls.
 GROUP, TURNS, CALLS = 8, 3, 8
-# Drawn so that 42 calls of a group of 8 hold 54 % different ones, as two recorded groups of a warm-started 135M model
-# did (84 calls, 45 different within their group).
-_ZIPF = 0.9
+# With this exponent 42 calls of a group of 8 hold 53 % different ones; 26 recorded groups of a warm-started 135M model
+# had 54 % (1,130 calls).
+_ZIPF = 0.7
 _DOCSTRING = re.compile(rb'"""(.{80,1200}?)"""', re.DOTALL)
 
 
@@ -69,15 +69,8 @@ class Turn:
 def from_issues(issues: Path, repositories: Path, most: int, seed: int = 0) -> Material:
     """Issues in SWE-bench form whose repository is in the folder as `owner__name` or `owner__name.git`."""
     rows = [json.loads(line) for line in issues.read_text("utf-8").splitlines() if line.strip()]
-    found: dict[str, At] = {}
-    usable = []
-    for row in rows:
-        repo = row["repo"]
-        for name in (f"{repo.replace('/', '__')}.git", repo.replace("/", "__")):
-            if (repositories / name).is_dir():
-                found[repo] = At(repositories / name)
-        if repo in found:
-            usable.append(row)
+    found = located({row["repo"] for row in rows}, repositories)
+    usable = [row for row in rows if row["repo"] in found]
     random.Random(seed).shuffle(usable)
     prompts = [
         Prompt(row["repo"], row["base_commit"], row["problem_statement"], tuple(_patched(row.get("patch") or "")))
@@ -154,21 +147,34 @@ def step_of(material: Material, prompts: int, seed: int = 0) -> list[Turn]:
     return turns
 
 
-def recorded(folders: Sequence[Path], locations: dict[str, At], most: int) -> list[Turn]:
+def located(repos: set[str], folder: Path) -> dict[str, At]:
+    """Those of the repositories that are in a folder as `owner__name.git` or `owner__name`."""
+    found = {}
+    for repo in sorted(repos):
+        for name in (f"{repo.replace('/', '__')}.git", repo.replace("/", "__")):
+            if (folder / name).is_dir():
+                found[repo] = At(folder / name)
+                break
+    return found
+
+
+def recorded(folders: Sequence[Path], repositories: Path, most: int) -> tuple[list[Turn], dict[str, At]]:
     """The turns of recorded rollouts (Parquet, as codegrep.rollout.store writes them), oldest first, as asked."""
     import pyarrow.parquet
 
     turns: list[Turn] = []
+    locations: dict[str, At] = {}
     calls = 0
     for part in sorted((p for folder in folders for p in folder.rglob("*.parquet")), key=lambda p: p.name):
         columns = ["repo", "base_commit", "turns"]
         for row in pyarrow.parquet.read_table(part, columns=columns).to_pylist():
             for turn in row["turns"]:
                 asked = [ToolCall(c["name"], json.loads(c["arguments"])) for c in turn["calls"] if c["name"]]
+                locations |= {} if row["repo"] in locations else located({row["repo"]}, repositories)
                 if asked and row["repo"] in locations and calls < most:
                     turns.append(Turn(row["repo"], row["base_commit"], tuple(asked[:CALLS])))
                     calls += len(turns[-1].calls)
-    return turns
+    return turns, locations
 
 
 def _call(rng: random.Random, text: str, is_word: bool, file: str) -> ToolCall:

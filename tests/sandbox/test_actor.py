@@ -36,6 +36,24 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
+@pytest.fixture
+def two_nodes() -> Iterator[Any]:
+    from ray.cluster_utils import Cluster
+
+    ray.shutdown()
+    arguments = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+    nodes = Cluster(initialize_head=True, head_node_args=arguments)
+    nodes.add_node(num_cpus=1, object_store_memory=80 << 20)
+    ray.init(
+        address=nodes.address,
+        log_to_driver=False,
+        runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parents[2])}},
+    )
+    yield nodes
+    ray.shutdown()
+    nodes.shutdown()
+
+
 def locations(made: Made) -> dict[str, Any]:
     return {name: At(made.local) for name in ("o/n", "a/b", "c/d", "e/f")}
 
@@ -79,6 +97,65 @@ def test_errors_cross_as_our_own_and_a_dead_actor_is_replaced(cluster: None, tmp
     asyncio.run(main())
 
 
+def test_a_repository_stays_with_its_actor_and_few_move_when_one_is_added() -> None:
+    two, three = RemoteSandbox(["a", "b"]), RemoteSandbox(["a", "b", "c"])
+    repos = [f"owner/name{i}" for i in range(300)]
+    before, after = [two._number(r) for r in repos], [three._number(r) for r in repos]
+    assert before == [RemoteSandbox(["a", "b"])._number(r) for r in repos]
+    assert 100 < sum(n == 0 for n in before) < 200 and 60 < sum(n == 2 for n in after) < 140
+    assert all(now in (was, 2) for was, now in zip(before, after, strict=True))
+
+
+def test_a_client_holds_turns_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("codegrep.sandbox.actor._IN_FLIGHT", 3)
+    inside: list[int] = []
+    most = 0
+
+    class Slow(RemoteSandbox):
+        async def _ask(self, handle: Any, method: str, *arguments: Any) -> Any:
+            nonlocal most
+            inside.append(1)
+            most = max(most, len(inside))
+            await asyncio.sleep(0.01)
+            inside.pop()
+            return []
+
+    async def main() -> None:
+        sandbox = Slow(["a"])
+        turns = [asyncio.ensure_future(sandbox.run_turn("o/n", "0" * 40, [READ])) for _ in range(20)]
+        await asyncio.sleep(0.001)
+        turns[10].cancel()  # while it waits
+        await asyncio.gather(*turns, return_exceptions=True)
+        assert turns[10].cancelled() and sum(t.done() for t in turns) == 20
+
+    asyncio.run(main())
+    assert most == 3 and not inside
+
+
+def test_calls_are_ray_metrics(cluster: None, tmp_path: Path, many: Made) -> None:
+    """Ray's metrics keep their values in the process until they are exported, so the actor's class is run here."""
+    from codegrep.sandbox.actor import RayMetrics
+    from codegrep.sandbox.measure import CallMeasure
+
+    metrics = RayMetrics()
+    seen: list[tuple[str, float, dict[str, str]]] = []
+    for name in ("_calls", "_timeouts", "_bytes"):
+        metric = getattr(metrics, name)
+        metric.inc = lambda value, tags, name=name: seen.append((name, value, tags))
+    metrics.count(CallMeasure("grep", "ok", 0.01, 0.001, "run", True, 42))
+    metrics.count(CallMeasure("", "model_error", 0.01, 0.0, "kept", False, 7))
+    assert seen == [
+        ("_calls", 1, {"tool": "grep", "status": "ok", "source": "run"}),
+        ("_timeouts", 1, {"tool": "grep"}),
+        ("_bytes", 42, {"tool": "grep"}),
+        ("_calls", 1, {"tool": "unknown", "status": "model_error", "source": "kept"}),
+        ("_bytes", 7, {"tool": "unknown"}),
+    ]
+    remote = start_sandboxes(1, tmp_path, tool_limits(), SETTINGS, locations(many))
+    asyncio.run(remote.run_turn("o/n", many.commits[0], [READ, READ]))
+    remote.close()
+
+
 def test_a_remote_sandbox_travels_to_other_workers(cluster: None, tmp_path: Path, many: Made) -> None:
     remote = start_sandboxes(1, tmp_path, tool_limits(), SETTINGS, locations(many))
 
@@ -87,4 +164,23 @@ def test_a_remote_sandbox_travels_to_other_workers(cluster: None, tmp_path: Path
         return asyncio.run(sandbox.run_turn("o/n", commit, [READ]))[0].text
 
     assert ray.get(use.remote(remote, many.commits[7])).endswith("\n1\t7")
+    remote.close()
+
+
+def test_actors_on_every_node_and_a_lost_node(two_nodes: Any, tmp_path: Path, many: Made) -> None:
+    remote = start_sandboxes(1, tmp_path, tool_limits(), SETTINGS, locations(many))
+
+    async def main() -> None:
+        first = await remote.nodes()
+        assert len(set(first)) == 2
+        turns = [remote.run_turn(repo, many.commits[0], [READ]) for repo in locations(many)]
+        assert all(results[0].status is ToolStatus.OK for results in await asyncio.gather(*turns))
+        (worker,) = [node for node in two_nodes.list_all_nodes() if not node.head]
+        two_nodes.remove_node(worker)
+        # Its actor starts anew where there is a node; the trees on the shared disk are there already.
+        turns = [remote.run_turn(repo, many.commits[1], [READ]) for repo in locations(many)]
+        assert all(results[0].text.endswith("\n1\t1") for results in await asyncio.gather(*turns))
+        assert len(set(await remote.nodes())) == 1
+
+    asyncio.run(main())
     remote.close()

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from codegrep.errors import RepositoryError
+from codegrep.issues.git_process import git_environment
 from codegrep.sandbox import Repositories
-from codegrep.sandbox.git import GitError, git_environment, without_credentials
+from codegrep.sandbox.git import GitError, without_credentials
 from codegrep.sandbox.git import run_git as safe_git
 from codegrep.sandbox.repositories import folder_name
 from tests.sandbox.trees import At, Made, assert_gone, make_repository, run_git
@@ -183,7 +184,12 @@ def test_git_is_killed_at_its_deadline(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_the_environment_asks_nobody_and_forgets_the_callers_repository(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GIT_DIR", "/elsewhere")
-    environment = git_environment(isolated=True)
-    assert "GIT_DIR" not in environment
-    assert environment["GIT_TERMINAL_PROMPT"] == "0" and environment["GIT_ASKPASS"] == "echo"
+    monkeypatch.setenv("API_TOKEN", "secret")
+    monkeypatch.setenv("https_proxy", "http://proxy")
+    for isolated in (True, False):
+        environment = git_environment(isolated)
+        assert "GIT_DIR" not in environment
+        assert environment["GIT_TERMINAL_PROMPT"] == "0" and environment["GIT_ASKPASS"] == "echo"
+        assert (environment.get("https_proxy") is None) == isolated
+    assert "API_TOKEN" not in git_environment(isolated=True)
     assert without_credentials("fatal: https://user:token@host/x") == "fatal: https://host/x"

@@ -114,7 +114,9 @@ class Grep:
             return mistake(str(error))
         except _SearchBroke as error:
             return fault(str(error))
-        hits = [h for h in hits if guard.contains(os.fsdecode(h.path)) and not (self._leaves_out(h.shown))]
+        hits = [h for h in hits if guard.contains(os.fsdecode(h.path))]
+        if self._limits.exclude_tests:
+            hits = [h for h in hits if not is_test_path(h.shown)]
         return self._outcome(search, hits)
 
     async def _candidates(self, index: ContentIndex, search: _Search) -> list[str] | None:
@@ -123,16 +125,13 @@ class Grep:
             return index.candidates(*asked)
         return await asyncio.get_running_loop().run_in_executor(self._indexing, index.candidates, *asked)
 
-    def _leaves_out(self, path: str) -> bool:
-        return self._limits.exclude_tests and is_test_path(path)
-
     def _outcome(self, search: _Search, hits: list[FileHits]) -> Outcome:
         limits = self._limits
         if not hits:
             return Outcome(ToolStatus.OK, self._nothing(search))
         total = sum(h.count for h in hits)
         kept = _most_telling(hits)
-        matching = ((h.shown, number, text) for h in hits for number, text in h.lines)
+        matching = ((shown, number, text) for h in hits for shown in [h.shown] for number, text in h.lines)
         lines = [
             f"{path}:{number}:{shown_line(text, limits.max_line_chars)}"
             for path, number, text in itertools.islice(matching, limits.max_matches)

@@ -30,7 +30,7 @@ _NUMBERED_LINE = re.compile(rb"^\d+:[^\n]*\n", re.MULTILINE)
 _NAMES_IT, _DEFINES, _OTHER = 0, 1, 2
 
 
-@dataclass
+@dataclass(slots=True)
 class FileHits:
     """What one search found in one file.
 
@@ -128,7 +128,10 @@ class MatchReader:
     def _file(self, path: bytes) -> FileHits:
         while b"\n" in path and (note := _BINARY_NOTE.match(path)) is not None:
             path = path[note.end() :].removeprefix(b"\n")
-        return self._hits.get(path) or self._hits.setdefault(path, FileHits(path.removeprefix(b"./")))
+        found = self._hits.get(path)
+        if found is None:
+            found = self._hits[path] = FileHits(path.removeprefix(b"./"))
+        return found
 
     def _lines(self, hits: FileHits, lines: bytes) -> None:
         """Adds whole lines, each `number:text LF`, to a file."""

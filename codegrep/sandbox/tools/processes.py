@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16
 _MAX_STDERR = 1 << 14
 # A process that was given at least this share of one core had its chance.
 _FAIR_SHARE = 0.5
