@@ -87,6 +87,7 @@ def test_contents(tree: Tree, content: bytes, text: str) -> None:
     [
         ("nowhere.py", "does not exist"),
         ("src/app.py/x", "does not exist"),
+        ("x" * 300, "does not exist"),
         ("src", "src is a folder with app.py, deep/; read one file"),
         (".", ". is a folder with"),
         ("binary", "is a binary file"),
