@@ -55,12 +55,13 @@ class _Stacked:
 
     Attributes:
         weight: (out + r, in). b: (out, r), scaled. Both in the base's dtype.
-        made_from: counters of the adapter's two tensors, which PyTorch raises with every change in place.
+        made_from: where the adapter's two tensors lie, and their counters of changes in place. A fused optimiser does
+            not raise those, so a forward pass with gradient, which every update needs, throws the stacked copy away.
     """
 
     weight: Tensor
     b: Tensor
-    made_from: tuple[int, int, float]
+    made_from: tuple[int, int, int, int, float]
 
     def __call__(self, x: Tensor, bias: Tensor | None) -> Tensor:
         out = self.b.shape[0]
@@ -74,7 +75,7 @@ class _Stacked:
 def _stacked(layer: LoraLinear, name: str) -> _Stacked:
     a, b = cast(Tensor, layer.lora_A[name].weight), cast(Tensor, layer.lora_B[name].weight)
     scale = layer.scaling[name]
-    made_from = (a._version, b._version, scale)
+    made_from = (a.data_ptr(), a._version, b.data_ptr(), b._version, scale)
     known: _Stacked | None = vars(layer).get("_stacked")
     if known is None or known.made_from != made_from:
         weight = cast(Tensor, layer.base_layer.weight)
@@ -110,6 +111,7 @@ def _forward(layer: LoraLinear, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return LoraLinear.forward(layer, x)
     if not torch.is_grad_enabled():
         return _stacked(layer, name)(x, cast("Tensor | None", base.bias))
+    vars(layer).pop("_stacked", None)
     result: Tensor = _LoraProduct.apply(
         x, base.weight, base.bias, layer.lora_A[name].weight, layer.lora_B[name].weight, layer.scaling[name]
     )

@@ -67,3 +67,19 @@ def test_the_adapter_off_is_the_base() -> None:
         model(x)
         with model.disable_adapter():
             torch.testing.assert_close(model(x), layer.base_layer(x))
+
+
+def test_it_follows_a_fused_optimiser_which_raises_no_counter() -> None:
+    model, layer = layer_of(False, torch.float32)
+    use_fused_lora(model)
+    x = torch.randn(5, 24)
+    optimiser = torch.optim.AdamW([p for p in model.parameters() if p.requires_grad], lr=0.1, fused=True)
+    for _ in range(3):
+        with torch.no_grad():
+            model(x)
+        model(x).square().mean().backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        low = x @ layer.lora_A["default"].weight.T @ layer.lora_B["default"].weight.T * layer.scaling["default"]
+        with torch.no_grad():
+            torch.testing.assert_close(model(x), layer.base_layer(x) + low)
