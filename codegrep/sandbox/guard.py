@@ -9,6 +9,7 @@ Hard links cannot be told from ordinary files; git does not make them and nothin
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import stat
@@ -100,6 +101,7 @@ class Guard:
         _refuse_git(relative, path)
         try:
             real = os.path.realpath(f"{self.root}/{relative}")
+            _refuse_long(real, path)
         except (OSError, ValueError) as error:
             raise PathRefused(f"'{_short(path)}' is no usable path") from error
         inside = self._below_root(real)
@@ -176,6 +178,14 @@ def _is_git(name: str) -> bool:
 def _refuse_git(relative: str, path: str) -> None:
     if any(_is_git(part) for part in relative.split("/")):
         raise PathRefused(f"'{_short(path)}' belongs to git, not to the repository's files")
+
+
+def _refuse_long(real: str, path: str) -> None:
+    try:
+        os.lstat(real)
+    except OSError as error:
+        if error.errno == errno.ENAMETOOLONG:
+            raise PathRefused(f"'{_short(path)}' does not exist; no file has so long a name") from error
 
 
 def _short(path: str) -> str:

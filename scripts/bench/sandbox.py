@@ -463,7 +463,12 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="smaller samples, under a minute")
     parser.add_argument("--issues", type=Path, help="JSONL in SWE-bench form")
     parser.add_argument("--repositories", type=Path, help="folder of clones named owner__name(.git)")
-    parser.add_argument("--packages", nargs="+", default=["transformers"], help="installed packages, without --issues")
+    parser.add_argument(
+        "--packages",
+        nargs="+",
+        default=["transformers"],
+        help="without --issues: installed packages, or folders of Python files",
+    )
     parser.add_argument("--rollouts", type=Path, nargs="+", help="replay the calls of these recorded rollouts")
     parser.add_argument("--prompts", type=int, default=0, help="prompts of the step; default: 64, quick 8")
     parser.add_argument("--only", nargs="+", help="parts: leases greps without_checkout adds disk step")

@@ -81,7 +81,7 @@ def from_issues(issues: Path, repositories: Path, most: int, seed: int = 0) -> M
 
 
 def from_packages(packages: Sequence[str], folder: Path, commits: int, prompts: int, seed: int = 0) -> Material:
-    """One repository made of installed packages, with commits that change 3 % of the files; docstrings as issues."""
+    """One repository made of installed packages or folders, with commits that change 3 % of the files; docstrings as issues."""
     bare = folder / "packages.git"
     files = dict(_package_files(packages))
     made = write_history(bare, files, commits, seed)
@@ -95,7 +95,8 @@ def from_packages(packages: Sequence[str], folder: Path, commits: int, prompts: 
     rows = [
         Prompt("local/packages", made[i % commits], text, (path,)) for i, (path, text) in enumerate(texts[:prompts])
     ]
-    return Material(f"installed packages {', '.join(packages)}", {"local/packages": At(bare)}, rows)
+    names = ", ".join(Path(package).name for package in packages)
+    return Material(f"packages {names} as a repository", {"local/packages": At(bare)}, rows)
 
 
 def write_history(bare: Path, files: dict[str, bytes], commits: int, seed: int = 0) -> list[str]:
@@ -192,12 +193,15 @@ def _patched(patch: str) -> list[str]:
 
 def _package_files(packages: Sequence[str]) -> Iterator[tuple[str, bytes]]:
     for package in packages:
-        spec = find_spec(package)
-        if spec is None or not spec.submodule_search_locations:
-            sys.exit(f"the package {package} is not installed; name others with --packages")
-        root = Path(spec.submodule_search_locations[0])
+        root = Path(package)
+        if not root.is_dir():
+            spec = find_spec(package)
+            if spec is None or not spec.submodule_search_locations:
+                sys.exit(f"the package {package} is not installed; name others with --packages")
+            root = Path(spec.submodule_search_locations[0])
         for path in sorted(root.rglob("*.py")):
-            yield f"{package}/{path.relative_to(root).as_posix()}", path.read_bytes()
+            if path.is_file():
+                yield f"{root.name}/{path.relative_to(root).as_posix()}", path.read_bytes()
 
 
 def unique_share(turns: Sequence[Turn]) -> float:

@@ -82,6 +82,7 @@ def test_nothing_outside_and_nothing_of_git(tree: Tree, ripgrep: str | None, pat
 
 @pytest.mark.parametrize("ripgrep", BOTH)
 def test_a_folders_name_and_test_files(tree: Tree, ripgrep: str | None) -> None:
+    assert glob(tree, ripgrep, {"pattern": "{" + "x," * 200 + "y}"}).text.startswith("[no file matches {x,")
     assert (
         glob(tree, ripgrep, {"pattern": "src"}).text == "[no file matches src; it is a folder: src/** lists its files]"
     )

@@ -86,7 +86,7 @@ class Glob:
             return mistake(f"{error} (glob)")
         prefix = b"" if folder == "." else os.fsencode(folder) + b"/"
         paths = sorted(path for name in names if guard.contains(os.fsdecode(path := prefix + name)))
-        return self._outcome([shown_path(p) for p in paths], pattern, (root / folder / pattern).is_dir())
+        return self._outcome([shown_path(p) for p in paths], pattern, _is_folder(root / folder / pattern))
 
     def _outcome(self, paths: list[str], pattern: str, is_folder: bool) -> Outcome:
         limits = self._limits
@@ -128,6 +128,13 @@ class Glob:
         if end.code == 2 and (reason := short_reason(end.stderr)):
             raise _BadGlob(reason)
         return [name.removeprefix(b"./") for name in b"".join(chunks).split(b"\0") if name]
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):  # a glob is longer than any name may be
+        return False
 
 
 class _BadGlob(Exception):

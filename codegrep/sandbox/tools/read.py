@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import errno
 import os
 import stat
 from collections.abc import Mapping
@@ -139,8 +138,6 @@ def _load(file: Path) -> bytes:
     except (FileNotFoundError, NotADirectoryError):
         raise _Unreadable("does not exist; find the file with glob or grep") from None
     except OSError as error:
-        if error.errno == errno.ENAMETOOLONG:
-            raise _Unreadable("does not exist; no file has so long a name") from error
         if file.is_symlink() or not file.is_file():
             raise _Unreadable("is no regular file") from error
         raise
