@@ -81,7 +81,7 @@ def from_issues(issues: Path, repositories: Path, most: int, seed: int = 0) -> M
 
 
 def from_packages(packages: Sequence[str], folder: Path, commits: int, prompts: int, seed: int = 0) -> Material:
-    """One repository made of installed packages or folders, with commits that change 3 % of the files; docstrings as issues."""
+    """A repository of packages or folders; each later commit changes 3 % of the files; docstrings are the issues."""
     bare = folder / "packages.git"
     files = dict(_package_files(packages))
     made = write_history(bare, files, commits, seed)
