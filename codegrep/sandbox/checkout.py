@@ -17,14 +17,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codegrep.errors import InfrastructureError
-from codegrep.sandbox.git import run_git
+from codegrep.sandbox.git import GitError, run_git
 from codegrep.sandbox.locks import FileLock
 from codegrep.sandbox.repositories import BareClone
 
 # Checkouts on a disk that writes back collapse when many run at once; two keep it busy.
 _PARALLEL = 2
-# With fewer files in common, git's own checkout is about as fast.
-_WORTH_LINKING = 0.3
+# With a smaller share of files in common, git's own checkout is as fast.
+_WORTH_LINKING = 0.1
 _BLOCK = 4096
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 
@@ -87,13 +87,18 @@ class Checkouts:
             return len(same) - len(left)
 
     def restore(self, tree: Path, lock: FileLock) -> None:
-        """Compares all files with the commit and writes those anew that differ.
+        """Compares the contents of all files with the commit and writes those anew that differ; links stay links.
 
         Raises:
             GitError: git failed.
         """
         with _Place(self.root / ".locks", self.timeout) as place:
-            self._reset(tree, [lock.descriptor, place.descriptor])
+            held = [lock.descriptor, place.descriptor]
+            # git has not seen the linked files yet and would write all of them anew. A refresh reads them and notes
+            # which are right; it complains about the others, which are reset then.
+            with suppress(GitError):
+                run_git(["update-index", "-q", "--really-refresh"], cwd=tree, timeout=self.timeout, keep_open=held)
+            self._reset(tree, held)
 
     def _reset(self, tree: Path, held: Sequence[int]) -> None:
         run_git(

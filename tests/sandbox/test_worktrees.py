@@ -281,6 +281,20 @@ def test_git_never_writes_through_a_shared_file(tmp_path: Path, many: Made) -> N
     assert (first.path / shared).read_bytes() == before == (second.path / shared).read_bytes()
 
 
+def test_after_a_restart_of_the_machine_shared_files_are_read_and_stay_shared(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many)
+    first, second = (trees.lease("o/n", commit) for commit in many.commits[:2])
+    for lease in (first, second):
+        lease.release()
+        (trees.root / ".ledger" / lease.path.name / "complete").write_text("another boot")
+    shared, damaged = Path("pkg0/mod0.py"), Path("pkg1/mod1.py")
+    right = (first.path / damaged).read_bytes()
+    (first.path / damaged).write_bytes(bytes(len(right)))  # in both trees, since it is one file
+    assert len(trees.repair()) == 2
+    assert [(lease.path / damaged).read_bytes() for lease in (first, second)] == [right, right]
+    assert (first.path / shared).stat().st_ino == (second.path / shared).stat().st_ino
+
+
 def test_executable_files_and_submodules_come_through(tmp_path: Path) -> None:
     work = tmp_path / "work"
     work.mkdir()
