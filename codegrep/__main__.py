@@ -15,6 +15,7 @@ from pathlib import Path
 import hydra
 from hydra.core.hydra_config import HydraConfig
 from hydra.errors import HydraException
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
@@ -35,9 +36,13 @@ def _run(cfg: DictConfig) -> None:
 
         run_experiment(config, experiment=str(experiment or ""))
     except CodegrepError as error:
+        if HydraConfig.get().mode == RunMode.MULTIRUN:  # one of Hydra's own launchers: it goes on with its other jobs
+            raise
         _say(error)
         sys.exit(2)
     except KeyboardInterrupt:
+        if HydraConfig.get().mode == RunMode.MULTIRUN:
+            raise
         sys.exit(130)
 
 

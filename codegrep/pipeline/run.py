@@ -20,8 +20,9 @@ from rich.console import Console
 from codegrep.cluster.connect import connected
 from codegrep.config import Config
 from codegrep.errors import CodegrepError, ConfigError, DiskError
-from codegrep.pipeline import evaluate, prepare, report, train, warm_start
-from codegrep.pipeline.artifact import ArtifactStore, fingerprint, write_json
+from codegrep.pipeline import completion, evaluate, prepare, report, train, warm_start
+from codegrep.pipeline.artifact import ArtifactStore, write_json
+from codegrep.pipeline.completion import run_name
 from codegrep.pipeline.context import Context, Places
 from codegrep.pipeline.models import check_model
 from codegrep.tracking.environment import snapshot
@@ -41,8 +42,6 @@ STAGE_MODULES: dict[str, ModuleType] = {
 }
 # A run that has nothing left to do for these never starts Ray.
 _ON_RAY = ("warm_start", "train", "evaluate")
-# What does not change a result is no part of a run's identity: the same command with other stages continues the run.
-_NOT_IDENTITY = ("outputs", "stages", "cluster", "sandbox", "tracking")
 
 
 def run_experiment(config: Config, experiment: str = "") -> None:
@@ -57,15 +56,16 @@ def run_experiment(config: Config, experiment: str = "") -> None:
     _check_disk(places.outputs, config.sandbox.min_free_gib)
     if set(_ON_RAY) & set(config.stages):
         check_model(config.model.path)
-    run_id = fingerprint({k: v for k, v in asdict(config).items() if k not in _NOT_IDENTITY})[:8]
-    run_folder = places.runs / f"{config.name}-seed{config.seed}-{run_id}"
-    with _locked(run_folder), _stoppable():
+    run_folder = places.runs / run_name(config)
+    with _locked(run_folder), stoppable():
         try:
             with _recorded(config, experiment, places, run_folder) as tracker, ExitStack() as cluster:
                 store = ArtifactStore(places.artifacts)
                 context = Context(config, experiment, places, run_folder, store, tracker, console)
+                completion.clear(run_folder)
                 try:
                     _run_stages(context, cluster)
+                    completion.mark(run_folder, config, context.artifacts)
                 except KeyboardInterrupt:
                     console.print("\nStopping …")  # taking Ray down takes seconds
                     raise
@@ -173,7 +173,7 @@ def _locked(run_folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _stoppable() -> Iterator[None]:
+def stoppable() -> Iterator[None]:
     """SIGTERM and SIGHUP are taken like Ctrl-C: a cancelled job and a closed terminal also shut down in order."""
 
     def stop(_number: int, _frame: Any) -> None:

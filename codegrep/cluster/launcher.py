@@ -1,0 +1,251 @@
+"""`python -m codegrep -m +experiment=v1,v2,v3 seed=0,1,2`: Hydra's multirun as a queue of jobs on Ray.
+
+Why not the public hydra-ray-launcher (1.2.2 was read and tried): it starts every job at once as a plain task of one CPU,
+whatever the job itself asks the cluster for, so jobs overload a laptop, and on a cluster their placement groups can each
+hold what another waits for; it then gathers all results in one call, so a killed worker loses the results of the whole
+sweep; it keeps no record, so that a sweep cannot go on where it stopped; and it wants cloudpickle below 3 and boto3.
+Here instead:
+
+- A job starts when the peak of what it will ask for (trainer, engines, sandboxes; cluster.requests) fits beside those
+  that run (cluster.admission); the others queue. On a laptop that is one at a time.
+- Each job is a process of its own with an exit code, a log file and the very command of a single run. Its failure, a
+  kill, or the loss of its node is its outcome; the others go on.
+- What became of each job is on disk at every moment. The same command again runs missing and failed jobs only, and those
+  continue from their last checkpoint.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.core.utils import JobReturn, JobStatus, filter_overrides, setup_globals
+from hydra.types import HydraContext
+from omegaconf import DictConfig, flag_override
+from rich.console import Console
+
+from codegrep.cluster import outcomes
+from codegrep.cluster.connect import connected
+from codegrep.cluster.ignored_choices import refuse_ignored_choices
+from codegrep.cluster.outcomes import Outcome
+from codegrep.cluster.requests import request_of
+from codegrep.cluster.sweep import Job, Limits, Queue
+from codegrep.compose import load
+from codegrep.config import Config
+from codegrep.errors import CodegrepError, ConfigError
+from codegrep.pipeline.completion import is_completed, run_name
+from codegrep.pipeline.run import stoppable
+from codegrep.tracking.run import Tracker, TrackingHandle
+from codegrep.tracking.store import resolve
+from codegrep.tracking.sweep import child_tags, job_settings, open_sweep
+
+_STATUS = {True: "FINISHED", False: "FAILED"}
+
+
+@dataclass(frozen=True)
+class LauncherSettings:
+    """conf/hydra/launcher/ray.yaml."""
+
+    at_once: int = 0
+    share_nodes: bool = False
+    restarts: int = 1
+    redo: bool = False
+    wait_for_nodes: float = 0.0
+    name: str = ""
+
+
+class SweepError(CodegrepError):
+    """Some jobs of a sweep did not complete."""
+
+
+@dataclass(frozen=True)
+class _Composed:
+    """A job as Hydra composed it; config is None where it was refused."""
+
+    number: int
+    overrides: tuple[str, ...]
+    arguments: tuple[str, ...]
+    config: Config | None
+    refused: str = ""
+
+
+def launch(
+    master: DictConfig,
+    context: HydraContext,
+    settings: LauncherSettings,
+    job_overrides: Sequence[Sequence[str]],
+    first: int,
+) -> Sequence[JobReturn]:
+    """Run the jobs; a table of outcomes at the end.
+
+    Args:
+        master: the configuration of the sweep as a whole, without what its jobs differ in.
+        context: Hydra's.
+        settings: of the launcher.
+        job_overrides: of each job.
+        first: number of the first.
+
+    Raises:
+        SweepError: after the table, if not every job completed.
+        ConfigError: a launcher is set where Hydra ignores it, or no job can be run.
+        KeyboardInterrupt: after Ctrl-C, once the running jobs have ended and are recorded.
+    """
+    setup_globals()
+    composed = [_compose(master, context, list(o), first + i) for i, o in enumerate(job_overrides)]
+    configs = [job.config for job in composed if job.config is not None]
+    if not configs:
+        raise ConfigError(composed[0].refused, "No job of the sweep can be run")
+    if len({(c.outputs, repr(c.cluster), c.tracking.uri, c.tracking.experiment) for c in configs}) > 1:
+        raise ConfigError(
+            "jobs of one sweep differ in outputs, cluster or tracking", "Give those the same value in all jobs"
+        )
+    sweep_id = _sweep_id(settings.name, composed)
+    folder = configs[0].outputs_path / "sweeps" / sweep_id
+    console = Console()
+    with _locked(folder), stoppable():
+        return _launch(composed, configs[0], settings, sweep_id, folder, console)
+
+
+def _launch(
+    composed: Sequence[_Composed],
+    shared: Config,
+    settings: LauncherSettings,
+    sweep_id: str,
+    folder: Path,
+    console: Console,
+) -> Sequence[JobReturn]:
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    parent = open_sweep(shared.tracking, shared.outputs_path, sweep_id, name=settings.name or sweep_id)
+    known = _known(composed, settings, parent, sweep_id)
+    todo = [job for job in composed if job.number not in known]
+    say(f"Sweep {sweep_id}: {len(composed)} jobs, {len(todo)} to run. Logs and outcomes: {folder}")
+    result, status = list(known.values()), "KILLED"
+    limits = Limits(settings.at_once, settings.restarts, settings.wait_for_nodes)
+    queue = Queue(folder, shared.outputs_path / "runs", limits, say)
+    try:
+        if todo:
+            with connected(shared.cluster, folder / "ray.log"):
+                extra = {**job_settings(sweep_id, parent.run_id), "cluster.address": _address()}
+                jobs = [_job(job, settings, extra) for job in todo]
+                result = queue.run(jobs, list(known.values()))
+        else:
+            outcomes.write(folder, result)
+        status = _STATUS[all(o.status == outcomes.COMPLETED for o in result)]
+    except KeyboardInterrupt:
+        result = queue.outcomes
+        raise
+    finally:
+        console.print(outcomes.table(sweep_id, result))
+        with suppress(CodegrepError):
+            parent.table([o.row() for o in result], "sweep/outcomes.json")
+            parent.finish(status)
+    left = [o for o in result if o.status != outcomes.COMPLETED]
+    if left:
+        kinds = ", ".join(f"{sum(o.status == s for o in left)} {s}" for s in dict.fromkeys(o.status for o in left))
+        raise SweepError(f"{len(left)} of {len(result)} jobs did not complete ({kinds})", "The same command runs those")
+    return [_returned(o) for o in result]
+
+
+def _compose(master: DictConfig, context: HydraContext, overrides: list[str], number: int) -> _Composed:
+    composed = context.config_loader.load_sweep_config(master, overrides)
+    refuse_ignored_choices(master.hydra.runtime.choices, composed.hydra.runtime.choices)
+    own = tuple(filter_overrides(overrides))
+    arguments = (*_search_path(master), *own)
+    task = deepcopy(composed)
+    with flag_override(task, ["struct", "readonly"], False):
+        del task["hydra"]
+    try:
+        return _Composed(number, _apart(own, master), arguments, load(task))
+    except CodegrepError as error:
+        return _Composed(number, _apart(own, master), arguments, None, str(error))
+
+
+def _known(
+    composed: Sequence[_Composed], settings: LauncherSettings, parent: Tracker, sweep_id: str
+) -> dict[int, Outcome]:
+    """Jobs that need no start: refused ones, and those whose run is complete."""
+    known = {}
+    for job in composed:
+        if job.config is None:
+            known[job.number] = Outcome(job.number, job.overrides, "", outcomes.REFUSED, reason=job.refused)
+        elif not settings.redo and is_completed(job.config):
+            run = run_name(job.config)
+            folder = job.config.outputs_path / "runs" / run
+            f05 = outcomes.held_out_f05(folder)
+            known[job.number] = Outcome(job.number, job.overrides, run, outcomes.COMPLETED, f05=f05)
+            _adopt(job.config, folder, sweep_id, parent.run_id)
+    return known
+
+
+def _adopt(config: Config, folder: Path, sweep_id: str, parent_run: str) -> None:
+    """A run that was complete before is a member of this sweep too."""
+    try:
+        run_id = (folder / "mlflow_run_id").read_text(encoding="utf-8").strip()
+    except OSError:
+        return
+    tracking = deepcopy(config.tracking)
+    tracking.sweep, tracking.parent_run = sweep_id, parent_run
+    uri, _ = resolve(tracking, config.outputs_path)
+    TrackingHandle(uri, run_id, str(folder)).open().tags(child_tags(tracking))
+
+
+def _job(job: _Composed, settings: LauncherSettings, extra: Mapping[str, str]) -> Job:
+    assert job.config is not None
+    arguments = (*job.arguments, *(f"{key}={value}" for key, value in extra.items()))
+    request = request_of(job.config, settings.share_nodes)
+    return Job(job.number, job.overrides, arguments, run_name(job.config), request)
+
+
+def _address() -> str:
+    """Where the jobs, which are drivers of their own, find the cluster of this process."""
+    import ray
+
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def _search_path(master: DictConfig) -> list[str]:
+    """--config-dir of the sweep's own command line, which is no override."""
+    sources = master.hydra.runtime.config_sources
+    found = [s.path for s in sources if s.provider == "command-line" and s.schema == "file"]
+    return [part for path in found for part in ("--config-dir", path)]
+
+
+def _apart(overrides: Sequence[str], master: DictConfig) -> tuple[str, ...]:
+    """The overrides of a job that are not those of every job."""
+    common = {str(override) for override in master.hydra.overrides.task}
+    return tuple(o for o in overrides if o not in common) or tuple(overrides)
+
+
+def _sweep_id(name: str, composed: Sequence[_Composed]) -> str:
+    """The same jobs have the same id, in whatever order they are given."""
+    keys = sorted(run_name(job.config) if job.config else " ".join(job.overrides) for job in composed)
+    stages = sorted({stage for job in composed if job.config for stage in job.config.stages})
+    digest = hashlib.sha256("\n".join([*keys, *stages]).encode()).hexdigest()[:8]
+    label = name or "-".join(dict.fromkeys(job.config.name for job in composed if job.config))
+    return f"{re.sub(r'[^A-Za-z0-9_-]+', '_', label).strip('_-')[:48] or 'sweep'}-{digest}"
+
+
+def _returned(outcome: Outcome) -> JobReturn:
+    made = JobReturn(overrides=list(outcome.overrides), status=JobStatus.COMPLETED)
+    made.return_value = outcome.f05
+    return made
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """One process a sweep; the kernel lets go of the lock when it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("a+") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise CodegrepError(f"this very sweep is going on in another process ({folder.name})", "Wait for it") from None
+        yield
