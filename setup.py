@@ -1,4 +1,4 @@
-"""Puts conf/ into the wheel as codegrep/conf; everything else is in pyproject.toml.
+"""Puts conf/ and ray_jobs/ into the wheel as codegrep/conf and codegrep/ray_jobs; everything else is in pyproject.toml.
 
 In a checkout conf/ stands beside the package, where a researcher edits it; an installed package carries its own copy.
 """
@@ -17,9 +17,10 @@ class BuildWithConf(build_py):
         """Build, then copy."""
         super().run()
         if not self.editable_mode:
-            target = Path(self.build_lib) / "codegrep" / "conf"
-            shutil.rmtree(target, ignore_errors=True)
-            shutil.copytree(Path(__file__).parent / "conf", target, ignore=shutil.ignore_patterns("__pycache__"))
+            for folder in ("conf", "ray_jobs"):
+                target = Path(self.build_lib) / "codegrep" / folder
+                shutil.rmtree(target, ignore_errors=True)
+                shutil.copytree(Path(__file__).parent / folder, target, ignore=shutil.ignore_patterns("__pycache__"))
 
 
 setup(cmdclass={"build_py": BuildWithConf})

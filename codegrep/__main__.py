@@ -32,6 +32,11 @@ def _run(cfg: DictConfig) -> None:
         for caution in cautions(config):
             print(f"codegrep: note: {caution}", file=sys.stderr)
         experiment = HydraConfig.get().runtime.choices.get("experiment", "")
+        if config.sweep is not None:
+            from codegrep.cluster.search import search
+
+            search(config, HydraConfig.get().overrides.task)
+            return
         from codegrep.pipeline.run import run_experiment  # heavy: only once the configuration is known to be good
 
         run_experiment(config, experiment=str(experiment or ""))

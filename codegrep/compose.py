@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,6 +21,47 @@ from codegrep.tracking.registry import check_name
 _PACKAGE = Path(__file__).resolve().parent
 # An installed wheel carries a copy inside the package; in a checkout conf/ stands beside it.
 CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
+
+
+def compose_overrides(overrides: Sequence[str], first_of_many: bool = False) -> DictConfig:
+    """What Hydra composes for a command line, outside of a run of it.
+
+    Args:
+        overrides: as they are typed.
+        first_of_many: take the first value of each override that has several (a sweep).
+
+    Raises:
+        ConfigError: an override that Hydra does not understand, or that names what is not there.
+    """
+    from hydra import compose, initialize_config_dir
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        with initialize_config_dir(str(CONF), version_base="1.3"):
+            parsed = OverridesParser.create().parse_overrides(list(overrides))
+            chosen = []
+            for override in parsed:
+                if not override.is_sweep_override():
+                    chosen.append(str(override.input_line))
+                elif not first_of_many:
+                    raise ConfigError(f"'{override.input_line}' has several values", "Give one, or use -m for a sweep")
+                else:
+                    chosen.append(_first_value(override))
+            return compose("config", chosen)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise explain(error) from None
+
+
+def _first_value(override: Any) -> str:
+    """One job's form of a sweep's override."""
+    sign, group = ("+" if str(override.input_line).startswith("+") else ""), override.key_or_group
+    if override.is_discrete_sweep() and not hasattr(override.value(), "include"):
+        return f"{sign}{group}={next(iter(override.sweep_string_iterator()))}"
+    known = sorted(path.stem for path in (CONF / group).glob("*.yaml"))  # glob(…) over a group
+    if not known:
+        raise ConfigError(f"'{override.input_line}' names no group of the configuration", "See conf/")
+    return f"{sign}{group}={known[0]}"
 
 
 def load(cfg: DictConfig) -> Config:
@@ -83,6 +125,21 @@ def check(config: Config) -> None:
     need(config.advantage.baseline in ("mean", "loo"), "advantage.baseline is wrong", "Use mean or loo")
     need(config.advantage.scale in ("group", "batch", "none"), "advantage.scale is wrong", "Use group, batch or none")
     need(grpo.temperature > 0, "train.grpo.temperature must be positive", "The paper uses 1.0")
+    early, ladder = config.train.early_stop, config.train.ladder
+    need(early.window >= 1, "train.early_stop.window is below 1", "Use some tens of steps")
+    need(
+        not ladder.every or ladder.issues >= 1,
+        "train.ladder.issues is below 1",
+        "Use about half of the held-out issues",
+    )
+    if config.sweep is not None:
+        need(ladder.every > 0, "a search needs train.ladder.every", "Give the optimiser steps between two measurements")
+        need(grpo.enabled, "a search needs train.grpo.enabled", "Set it to true")
+        need(config.sweep.trials >= 1, "sweep.trials is below 1", "Use at least 1")
+        need(config.sweep.reduction >= 2, "sweep.reduction is below 2", "ASHA goes on with one trial in 2 to 4")
+        for key, values in config.sweep.space.items():
+            good = bool(values.get("choices")) or {"low", "high"} <= values.keys()
+            need(good, f"sweep.space.{key} has no values", "Give low and high, or choices")
     for key, named, known in (
         ("models", config.evaluate.models, MODELS),
         ("baselines", config.evaluate.baselines, BASELINES),

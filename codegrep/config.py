@@ -326,6 +326,40 @@ class GRPOSettings:
 
 
 @dataclass
+class EarlyStopConfig:
+    """train.early_stop: GRPO ends when the reward no longer rises and KL is in bounds (training.convergence).
+
+    Attributes:
+        enabled: False trains to the last step.
+        window: optimiser steps that a mean reward is taken over.
+        patience: steps without a rise of `min_gain` (reward) above the best mean.
+        min_gain: see patience.
+        max_kl: mean KL of the last window, nats/token, up to which the run counts as converged.
+        min_steps: no earlier than this.
+    """
+
+    enabled: bool = False
+    window: int = 50
+    patience: int = 100
+    min_gain: float = 0.01
+    max_kl: float = 0.5
+    min_steps: int = 200
+
+
+@dataclass
+class LadderConfig:
+    """train.ladder: checkpoints are measured while GRPO runs, and the best one becomes the result (pipeline.ladder).
+
+    Attributes:
+        every: optimiser steps between rungs; 0 takes the last checkpoint, unmeasured.
+        issues: held-out issues that checkpoints are chosen by; the evaluation leaves them out.
+    """
+
+    every: int = 0
+    issues: int = 32
+
+
+@dataclass
 class TrainConfig:
     """conf/train. workers: Ray Train workers; use_gpu: one GPU a worker."""
 
@@ -337,6 +371,8 @@ class TrainConfig:
     cpus_per_worker: float
     max_failures: int
     gradient_checkpointing: bool
+    early_stop: EarlyStopConfig = field(default_factory=EarlyStopConfig)
+    ladder: LadderConfig = field(default_factory=LadderConfig)
 
 
 @dataclass
@@ -391,6 +427,31 @@ class ScaleConfig:
 
 
 @dataclass
+class SubmitConfig:
+    """cluster.submit: how a run reaches a cluster that it is not started on (cluster.submit).
+
+    Attributes:
+        kind: dotted name of the target's class.
+        address: of the cluster's dashboard, for the Jobs API.
+        upload: send the checkout along; False where the cluster's image holds it.
+        max_upload_mib: more than this is not sent. excludes: patterns (of .gitignore's kind) that stay here.
+        env: variables for the job, plain: they are shown in dashboards.
+        secrets: variable -> reference; never a value. "" means that the cluster's own environment has it; for
+            Kubernetes it is "secret/key".
+        options: what the target alone knows; its conf/cluster file explains them.
+    """
+
+    kind: str
+    address: str = ""
+    upload: bool = True
+    max_upload_mib: float = 50.0
+    excludes: list[str] = field(default_factory=list)
+    env: dict[str, str] = field(default_factory=dict)
+    secrets: dict[str, str] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
 class ClusterConfig:
     """conf/cluster.
 
@@ -398,12 +459,16 @@ class ClusterConfig:
         address: None starts a local Ray sized to this machine; "auto" or host:port joins one.
         num_cpus: for a local Ray; None takes all.
         object_store_gib: for a local Ray.
+        storage: fsspec address (s3://bucket/path) for finished artifacts and checkpoints; "" keeps them in `outputs`.
+        submit: how `codegrep submit` brings the run there; None where it does not.
     """
 
     name: str
     address: str | None
     num_cpus: int | None
     object_store_gib: float
+    storage: str = ""
+    submit: SubmitConfig | None = None
 
 
 @dataclass
@@ -431,6 +496,28 @@ class TrackingConfig:
 
 
 @dataclass
+class SearchConfig:
+    """conf/sweep: a search over values of the configuration (cluster.search); without it an experiment is one run.
+
+    Attributes:
+        name: of the search.
+        space: key of the configuration -> {low, high, log, integer} or {choices}.
+        trials: how many points are tried.
+        grace: optimiser steps before a trial may be ended. reduction: one trial in so many goes on beyond a rung.
+        at_once: most trials side by side; 0: as many as the cluster carries.
+        seed: of the proposals.
+    """
+
+    name: str
+    space: dict[str, dict[str, Any]]
+    trials: int
+    grace: int
+    reduction: int
+    at_once: int = 0
+    seed: int = 0
+
+
+@dataclass
 class Config:
     """A whole experiment. `name` labels the run; `outputs` is the folder that everything is written under."""
 
@@ -453,6 +540,7 @@ class Config:
     scale: ScaleConfig
     cluster: ClusterConfig
     tracking: TrackingConfig
+    sweep: SearchConfig | None = None
 
     @property
     def outputs_path(self) -> Path:

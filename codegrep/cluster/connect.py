@@ -14,7 +14,7 @@ from pathlib import Path
 
 from codegrep.cluster.native_output import native_output_to
 from codegrep.config import ClusterConfig
-from codegrep.errors import InfrastructureError
+from codegrep.errors import ConfigError, InfrastructureError
 
 # Workers must not ask a hub or send usage data; set before a worker starts, handed on by Ray to every worker.
 WORKER_ENVIRONMENT = {
@@ -27,6 +27,7 @@ WORKER_ENVIRONMENT = {
 
 
 _SECONDS_TO_ANSWER = 10.0
+_STARTS = 3
 
 
 @contextmanager
@@ -39,6 +40,7 @@ def connected(cluster: ClusterConfig, log: Path) -> Iterator[None]:
     Raises:
         InfrastructureError: the address does not answer.
     """
+    _check_variables()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_TRAIN_ENABLE_V2", "1")
@@ -51,7 +53,7 @@ def connected(cluster: ClusterConfig, log: Path) -> Iterator[None]:
         try:
             if not already:
                 with _own_signals():
-                    _start(cluster)
+                    _start_patiently(cluster)
             _quiet()
             yield
         finally:
@@ -73,6 +75,17 @@ def _own_signals() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
+def _start_patiently(cluster: ClusterConfig) -> None:
+    """A machine that is busy may need more than the half minute that Ray gives its own processes."""
+    for _ in range(_STARTS - 1):
+        try:
+            return _start(cluster)
+        except InfrastructureError as error:
+            if cluster.address or "timed out" not in error.what:
+                raise
+    _start(cluster)
+
+
 def _start(cluster: ClusterConfig) -> None:
     import ray
 
@@ -92,11 +105,18 @@ def _start(cluster: ClusterConfig) -> None:
                 log_to_driver=False,
                 configure_logging=False,
             )
-    except (ConnectionError, RuntimeError, ValueError, OSError) as error:
+    except Exception as error:  # Ray raises plain Exception when its processes do not come up in time
         where = cluster.address or "this machine"
         raise InfrastructureError(
             f"Ray cannot be reached at {where}: {error}", "Check cluster.address, or use cluster=local"
         ) from None
+
+
+def _check_variables() -> None:
+    """A submitted job names the secrets that the cluster's own environment has to hold."""
+    named = [name for name in os.environ.get("CODEGREP_REQUIRED_VARIABLES", "").split(",") if name]
+    if missing := [name for name in named if not os.environ.get(name)]:
+        raise ConfigError(f"{', '.join(missing)} is not set on the cluster", "Set it in the environment of its nodes")
 
 
 def _check_answers(address: str) -> None:

@@ -20,7 +20,8 @@ _POLL_SECONDS = 0.3
 
 
 class JobProcess:
-    """Runs `python -m codegrep …` and waits for it. As a Ray actor with two threads: `run` blocks one, `stop` the other.
+    """Runs `python -m codegrep …` and waits for it. As a Ray actor with two threads: `run` blocks one, `stop` takes the
+    other.
 
     The process is the same as that of a single run, with its own interpreter, handlers and connection to Ray: what ends
     it (also a kill by the kernel when memory runs out) ends nothing else. It is stopped when this process ends, however
@@ -82,6 +83,6 @@ def _environment(root: Path) -> dict[str, str]:
 
 
 def _end_with_parent() -> None:
-    """In the child: the kernel sends SIGTERM when the parent ends, also by kill -9. Linux; elsewhere nothing happens."""
+    """In the child: the kernel sends SIGTERM when the parent ends, also by kill -9. Elsewhere than on Linux nothing."""
     with suppress(OSError, AttributeError):
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

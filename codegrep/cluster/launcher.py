@@ -1,17 +1,18 @@
 """`python -m codegrep -m +experiment=v1,v2,v3 seed=0,1,2`: Hydra's multirun as a queue of jobs on Ray.
 
-Why not the public hydra-ray-launcher (1.2.2 was read and tried): it starts every job at once as a plain task of one CPU,
-whatever the job itself asks the cluster for, so jobs overload a laptop, and on a cluster their placement groups can each
-hold what another waits for; it then gathers all results in one call, so a killed worker loses the results of the whole
-sweep; it keeps no record, so that a sweep cannot go on where it stopped; and it wants cloudpickle below 3 and boto3.
+Why not the public hydra-ray-launcher (1.2.2 was read): it starts every job at once as a plain task of one CPU,
+whatever the job itself asks the cluster for, so that jobs overload a laptop, and on a cluster their placement groups
+can each hold what another waits for; it gathers all results in one call, so that a killed worker loses the results of
+the whole sweep; it keeps no record to go on from; and it wants cloudpickle below 3 and boto3.
+
 Here instead:
 
-- A job starts when the peak of what it will ask for (trainer, engines, sandboxes; cluster.requests) fits beside those
-  that run (cluster.admission); the others queue. On a laptop that is one at a time.
+- A job starts when the peak of what it will ask for (trainer, engines, sandboxes; cluster.requests) fits beside
+  those that run (cluster.admission); the others queue. On a laptop that is one at a time.
 - Each job is a process of its own with an exit code, a log file and the very command of a single run. Its failure, a
   kill, or the loss of its node is its outcome; the others go on.
-- What became of each job is on disk at every moment. The same command again runs missing and failed jobs only, and those
-  continue from their last checkpoint.
+- What became of each job is on disk at every moment. The same command again runs missing and failed jobs only, and
+  those continue from their last checkpoint.
 """
 
 from __future__ import annotations
@@ -144,6 +145,8 @@ def _launch(
         raise
     finally:
         console.print(outcomes.table(sweep_id, result))
+        for line in outcomes.reasons(result):
+            say(line)
         with suppress(CodegrepError):
             parent.table([o.row() for o in result], "sweep/outcomes.json")
             parent.finish(status)
@@ -247,5 +250,7 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise CodegrepError(f"this very sweep is going on in another process ({folder.name})", "Wait for it") from None
+            raise CodegrepError(
+                f"this very sweep is going on in another process ({folder.name})", "Wait for it"
+            ) from None
         yield

@@ -72,14 +72,13 @@ def read(folder: Path) -> list[Outcome]:
 def table(name: str, outcomes: Sequence[Outcome]) -> Table:
     """For the terminal."""
     made = Table(title=f"Sweep {name}", title_justify="left", box=None, pad_edge=False)
-    for heading in ("job", "overrides", "outcome", "F0.5", "seconds", "starts", "reason, log"):
+    for heading in ("job", "overrides", "outcome", "F0.5", "seconds", "starts"):
         right = heading in ("job", "F0.5", "seconds", "starts")
         made.add_column(heading, justify="right" if right else "left", overflow="fold")
     for o in outcomes:
         said = o.status if o.code in (None, 0) or o.status == STOPPED else f"{o.status} ({ended(o.code)})"
         if o.status == COMPLETED and not o.starts:
             said = "completed before"
-        details = "; ".join(filter(None, (o.reason, o.log if o.status not in (COMPLETED, WAITING) else "")))
         made.add_row(
             str(o.job),
             " ".join(o.overrides),
@@ -87,9 +86,17 @@ def table(name: str, outcomes: Sequence[Outcome]) -> Table:
             "" if o.f05 is None else f"{o.f05:.3f}",
             f"{o.seconds:.0f}" if o.starts else "",
             str(o.starts) if o.starts else "",
-            _plain(details),
         )
     return made
+
+
+def reasons(outcomes: Sequence[Outcome]) -> list[str]:
+    """One line for each job that did not complete and has a reason."""
+    return [
+        f"job {o.job}: {o.reason}" + (f" (log: {o.log})" if o.log else "")
+        for o in outcomes
+        if o.status not in (COMPLETED, WAITING) and o.reason
+    ]
 
 
 def ended(code: int | None) -> str:
@@ -120,7 +127,3 @@ def last_line(log: Path, most: int = 240) -> str:
         return ""
     said = next((line.strip() for line in reversed(lines) if line.strip()), "")
     return said.removeprefix("codegrep: ")[:most]
-
-
-def _plain(text: str) -> str:
-    return text.replace("[", r"\[")

@@ -7,9 +7,10 @@ from itertools import zip_longest
 
 from codegrep.config import Config
 
-# A sandbox actor sets no CPU aside in Ray, so that searches use what is free; a queue has to count what they really use.
+# A sandbox actor sets no CPU aside in Ray, so that searches use what is free; a queue has to count what they use.
 SANDBOX_CPUS = 1.0
 _RETRIEVAL_CPUS = 0.5  # the scripted teacher and BM25, one actor each (pipeline.flow)
+_DRIVER_CPUS = 1.0  # stages that compute in the job's own process: prepare, report
 _COMPUTING = {"warm_start", "train", "evaluate"}
 
 
@@ -82,4 +83,4 @@ def stage_bundles(config: Config, stage: str, beside: bool = True) -> list[Bundl
         return agents + extra + retrieval
     if stage == "label":
         return extra + retrieval
-    return []
+    return [Bundle(cpus=_DRIVER_CPUS)]

@@ -223,7 +223,9 @@ class Queue:
         stopping = [running.actor.stop.remote(STOP_SECONDS) for running in self._running.values()]
         try:
             ray.wait(stopping, num_returns=len(stopping), timeout=STOP_SECONDS + 10) if stopping else None
-            ended, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=10) if stopping else ([], [])
+            ended, _ = (
+                ray.wait(list(self._running), num_returns=len(self._running), timeout=10) if stopping else ([], [])
+            )
         except (KeyboardInterrupt, RayError):  # a second Ctrl-C: the jobs end with their watchers
             ended = []
         for reference, running in self._running.items():

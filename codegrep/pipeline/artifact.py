@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 # Raised when a stage's output changes its form or meaning, so that old artifacts are not taken for new ones.
 FORMAT = 1
@@ -28,6 +28,18 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be part of a fingerprint")
 
 
+class Mirror(Protocol):
+    """A second place for finished artifacts (codegrep.storage)."""
+
+    def push(self, folder: Path) -> None:
+        """Copy a finished artifact's folder there."""
+        ...
+
+    def pull(self, folder: Path) -> bool:
+        """Fetch a finished artifact into its folder; False when there is none."""
+        ...
+
+
 @dataclass(frozen=True)
 class Artifact:
     """One stage's output. It is complete once `artifact.json` is in its folder; that file is written last."""
@@ -36,6 +48,7 @@ class Artifact:
     fingerprint: str
     folder: Path
     inputs: Mapping[str, Any]
+    mirror: Mirror | None = None
 
     @property
     def complete(self) -> bool:
@@ -59,6 +72,8 @@ class Artifact:
             "inputs": self.inputs,
         }
         write_json(self.folder / "artifact.json", record)
+        if self.mirror is not None:
+            self.mirror.push(self.folder)
 
     def write_json(self, name: str, value: Any) -> Path:
         """Write one JSON file into the folder."""
@@ -81,8 +96,9 @@ def write_json(path: Path, value: Any) -> Path:
 class ArtifactStore:
     """Artifacts of all runs under one outputs folder; equal inputs share one artifact."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, mirror: Mirror | None = None) -> None:
         self.root = root
+        self._mirror = mirror
 
     def open(self, stage: str, inputs: Mapping[str, Any]) -> Artifact:
         """The artifact for these inputs; its folder exists afterwards and may hold an interrupted attempt."""
@@ -90,4 +106,7 @@ class ArtifactStore:
         digest = fingerprint(full)
         folder = self.root / f"{stage}-{digest[:12]}"
         folder.mkdir(parents=True, exist_ok=True)
-        return Artifact(stage, digest, folder, json.loads(json.dumps(dict(inputs), default=_plain)))
+        artifact = Artifact(stage, digest, folder, json.loads(json.dumps(dict(inputs), default=_plain)), self._mirror)
+        if self._mirror is not None and not artifact.complete:
+            self._mirror.pull(folder)
+        return artifact

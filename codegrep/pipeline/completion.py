@@ -11,7 +11,7 @@ from codegrep.config import Config
 from codegrep.pipeline.artifact import Artifact, fingerprint, write_json
 
 # What does not change a result is no part of a run's identity: the same command with other stages continues the run.
-NOT_IDENTITY = ("outputs", "stages", "cluster", "sandbox", "tracking")
+NOT_IDENTITY = ("outputs", "stages", "cluster", "sandbox", "tracking", "sweep")
 _FILE = "completed.json"
 
 

@@ -12,7 +12,7 @@ from codegrep.config import MODELS
 from codegrep.errors import InfrastructureError
 from codegrep.issues import Issue
 from codegrep.metrics.retrieval import score_issue
-from codegrep.pipeline import prepare
+from codegrep.pipeline import ladder, prepare
 from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.flow import through_ray_data
@@ -32,6 +32,8 @@ def inputs(context: Context) -> dict[str, Any]:
     """What decides the measured numbers: those of every retriever that is asked for."""
     evaluation = context.config.evaluate
     made: dict[str, Any] = {"baselines": sorted(evaluation.baselines)}
+    if context.config.train.ladder.every:  # its selection issues are left out
+        made["ladder"] = context.config.train.ladder
     if set(evaluation.baselines) & set(BM25):
         made["bm25"] = _bm25_inputs(context)
     if set(evaluation.baselines) & set(SCRIPTED):
@@ -75,7 +77,7 @@ def _agent_inputs(context: Context, which: str) -> dict[str, Any]:
 def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     """Measure what is not measured yet; each retriever's rows are kept as they come."""
     config = context.config
-    held_out = prepare.load(context.need("prepare")).held_out
+    held_out = ladder.reported(config, prepare.load(context.need("prepare")).held_out)
     rows: list[Row] = []
     wanted = set(config.evaluate.baselines)
     if wanted & set(BM25):

@@ -25,6 +25,7 @@ from codegrep.pipeline.artifact import ArtifactStore, write_json
 from codegrep.pipeline.completion import run_name
 from codegrep.pipeline.context import Context, Places
 from codegrep.pipeline.models import check_model
+from codegrep.storage import Storage
 from codegrep.tracking.environment import snapshot
 from codegrep.tracking.environment import tags as environment_tags
 from codegrep.tracking.parameters import masked
@@ -60,7 +61,8 @@ def run_experiment(config: Config, experiment: str = "") -> None:
     with _locked(run_folder), stoppable():
         try:
             with _recorded(config, experiment, places, run_folder) as tracker, ExitStack() as cluster:
-                store = ArtifactStore(places.artifacts)
+                storage = config.cluster.storage
+                store = ArtifactStore(places.artifacts, Storage(storage) if storage else None)
                 context = Context(config, experiment, places, run_folder, store, tracker, console)
                 completion.clear(run_folder)
                 try:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import Any
 
-from codegrep.pipeline import prepare
+from codegrep.pipeline import ladder, prepare
 from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.models import policy_files
@@ -30,7 +31,17 @@ def inputs(context: Context) -> dict[str, Any]:
         "tools": config.tools,
         "model": config.model,
         "seed": config.seed,
+        **_endings(context),
     }
+
+
+def _endings(context: Context) -> dict[str, Any]:
+    """What ends training early or chooses its result, where that is on."""
+    train = context.config.train
+    made: dict[str, Any] = {"early_stop": train.early_stop} if train.early_stop.enabled else {}
+    if train.ladder.every:
+        made["ladder"] = train.ladder
+    return made
 
 
 def run(context: Context, artifact: Artifact) -> dict[str, Any]:
@@ -45,6 +56,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     from codegrep.training.base_model import BaseModel
     from codegrep.training.loops import GRPOJob, grpo_loop
     from codegrep.training.lora import ADAPTER_FILE, adapter_sha256
+    from codegrep.training.ray_loop import TrainingResult
 
     start = policy_files(context, "warm_start").model
     progress_file = artifact.folder / "step"
@@ -70,8 +82,22 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         open_log=OpenTrackedLog(context.tracker.handle, str(progress_file)),
         gradient_checkpointing=config.train.gradient_checkpointing,
         use_gpu=config.train.use_gpu,
+        early_stop=config.train.early_stop,
     )
-    result = trained_with_progress(context, artifact, grpo_loop, job, "GRPO", progress_file)
+
+    def train_to(step: int) -> TrainingResult:
+        return trained_with_progress(
+            context, artifact, grpo_loop, ladder.pausing(job, step), f"GRPO to {step}", progress_file
+        )
+
+    chosen: dict[str, Any] = {}
+    if config.train.ladder.every:
+        climbed = ladder.climb(context, artifact, train_to, start, prepare.load(context.need("prepare")).held_out)
+        result = replace(climbed.last, adapter=artifact.folder / climbed.rung.folder)
+        chosen = {"best_step": climbed.rung.step, "best_f05": climbed.rung.f05, "rungs": len(climbed.rungs)}
+        context.say(f"  best of {len(climbed.rungs)} checkpoints: step {climbed.rung.step}")
+    else:
+        result = trained_with_progress(context, artifact, grpo_loop, job, "GRPO", progress_file)
     adapter = artifact.folder / "adapter"
     adapter.mkdir(exist_ok=True)
     for name in (ADAPTER_FILE, "adapter_config.json"):
@@ -84,6 +110,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         "used_seconds": result.used_seconds,
         "stopped": result.stopped,
         "adapter_sha256": adapter_sha256(adapter),
+        **chosen,
         **{name.replace("/", "_"): value for name, value in result.metrics.items() if name.startswith("reward/")},
     }
 

@@ -36,6 +36,7 @@ def trained_with_progress(
         cpus_per_worker=train.cpus_per_worker,
         max_failures=train.max_failures,
         keep=train.grpo.keep,
+        remote=context.config.cluster.storage,
     )
     total = job.settings.steps if isinstance(job, GRPOJob) else None
     done = threading.Event()

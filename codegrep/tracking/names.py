@@ -147,6 +147,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("seconds/stage_<stage>", "s", "wall time of one stage of the experiment"),
     Metric("seconds/run", "s", "wall time of this process's part of the run"),
     Metric("seconds/train", "s", "wall time of the whole training", "train_runtime"),
+    Metric("ladder/f05", "1", "mean file F0.5 of a checkpoint on the held-out issues that choose the best one"),
     Metric("warm_start/loss", "nats/token", "weighted cross-entropy on sampled tokens (SPEC 3.3)"),
     Metric("warm_start/grad_norm", "norm", "gradient norm before clipping"),
     Metric("warm_start/learning_rate", "1/step", "learning rate of the step"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -12,13 +12,21 @@ import ray.train
 from peft import PeftModel
 from transformers import PreTrainedTokenizerBase, Trainer
 
-from codegrep.config import AdvantageConfig, FunctionConfig, GRPOSettings, LoraSettings, WarmStartConfig
+from codegrep.config import (
+    AdvantageConfig,
+    EarlyStopConfig,
+    FunctionConfig,
+    GRPOSettings,
+    LoraSettings,
+    WarmStartConfig,
+)
 from codegrep.issues.issue import Issue
 from codegrep.rewards.advantage import Baseline
 from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rollout.record import Rollout
 from codegrep.training.base_model import BaseModel
 from codegrep.training.callbacks import CheckpointReport, OnLog, StepLog, TimeLimit, read_progress
+from codegrep.training.convergence import EarlyStop, PauseAt
 from codegrep.training.examples import Example
 from codegrep.training.grpo import CodegrepGRPOTrainer
 from codegrep.training.lora import attach_lora
@@ -94,6 +102,8 @@ class GRPOJob:
     open_log: OpenLog
     gradient_checkpointing: bool = False
     use_gpu: bool = False
+    early_stop: EarlyStopConfig = field(default_factory=EarlyStopConfig)
+    pause_at: int = 0  # optimiser step that this start ends at; 0: the last
 
 
 def warm_start_loop(config: dict[str, Any]) -> None:
@@ -149,14 +159,25 @@ def grpo_loop(config: dict[str, Any]) -> None:
         log = StepLog(_open(job.open_log, rank), trainer.grpo_names)
         with closing(job.open_collector(Policy(trainer.policy, tokenizer, rank, workers))) as collector:
             source.collector = collector
-            _train(trainer, log, resume, job.settings.max_minutes, every=job.settings.updates_per_batch)
+            every = job.settings.updates_per_batch
+            trainer.add_callback(PauseAt(job.pause_at))
+            _train(trainer, log, resume, job.settings.max_minutes, every=every, early_stop=job.early_stop)
 
 
-def _train(trainer: Trainer, log: StepLog, resume: Path | None, max_minutes: float, every: int) -> None:
+def _train(
+    trainer: Trainer,
+    log: StepLog,
+    resume: Path | None,
+    max_minutes: float,
+    every: int,
+    early_stop: EarlyStopConfig | None = None,
+) -> None:
     used = float(read_progress(resume).get("used_seconds", 0.0))
     limit = TimeLimit(max_minutes, every=every, resumed=used)
     trainer.add_callback(log)
     trainer.add_callback(limit)
+    if early_stop is not None:
+        trainer.add_callback(EarlyStop(early_stop, limit, every))
     trainer.add_callback(CheckpointReport(report_checkpoint, log, limit))
     trainer.train(resume_from_checkpoint=str(resume) if resume else None)
 

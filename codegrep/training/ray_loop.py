@@ -24,6 +24,7 @@ from ray.train.torch import TorchTrainer
 
 from codegrep import errors
 from codegrep.errors import CodegrepError, InfrastructureError
+from codegrep.storage import Storage
 from codegrep.training.callbacks import read_progress
 
 _ERROR_FILE = "codegrep_error.json"
@@ -52,6 +53,7 @@ class TrainingSpec:
         workers: Ray Train workers. use_gpu: a GPU each. cpus_per_worker: may be a fraction.
         max_failures: restarts after a lost worker; -1 means always.
         keep: checkpoints kept.
+        remote: fsspec address that checkpoints go to (cluster.storage); "" keeps them in the job's folder.
     """
 
     loop: Callable[[dict[str, Any]], None]
@@ -61,6 +63,7 @@ class TrainingSpec:
     cpus_per_worker: float = 1.0
     max_failures: int = 3
     keep: int = 2
+    remote: str = ""
 
 
 @dataclass(frozen=True)
@@ -98,6 +101,9 @@ def run_training(spec: TrainingSpec, storage: Path, name: str) -> TrainingResult
     for old in (_ERROR_FILE, _TRACE_FILE):
         (folder / old).unlink(missing_ok=True)
     cpus = {"CPU": spec.cpus_per_worker}
+    place, filesystem = str(storage.absolute()), None
+    if spec.remote:
+        place, filesystem = Storage(spec.remote).checkpoints(storage.name)
     worker_env = {"env_vars": {"GLIBC_TUNABLES": os.environ.get("GLIBC_TUNABLES", _MALLOC)}}
     trainer = _Job(
         _in_worker,
@@ -109,7 +115,8 @@ def run_training(spec: TrainingSpec, storage: Path, name: str) -> TrainingResult
         ),
         run_config=ray.train.RunConfig(
             name=name,
-            storage_path=str(storage.absolute()),
+            storage_path=place,
+            storage_filesystem=filesystem,
             failure_config=ray.train.FailureConfig(max_failures=spec.max_failures),
             checkpoint_config=ray.train.CheckpointConfig(num_to_keep=spec.keep),
             worker_runtime_env=worker_env,  # type: ignore[call-arg]  # the stubs show the old RunConfig
@@ -132,6 +139,8 @@ def run_training(spec: TrainingSpec, storage: Path, name: str) -> TrainingResult
     if result.checkpoint is None:
         raise InfrastructureError(f"training '{name}' left no checkpoint in {folder}")
     adapter = Path(result.checkpoint.path)
+    if spec.remote:
+        adapter = Path(result.checkpoint.to_directory(str(folder / "last_checkpoint")))
     progress = read_progress(adapter)
     return TrainingResult(
         adapter=adapter,

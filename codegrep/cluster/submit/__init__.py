@@ -1,0 +1,1 @@
+"""How a run reaches a cluster that it is not started on: `python -m codegrep submit …`."""
