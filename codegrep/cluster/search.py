@@ -158,7 +158,7 @@ def _tune(sweep: SearchConfig, request: Request, steps: int, trial: Trial, folde
             ),
             run_config=tune.RunConfig(name="tune", storage_path=str(folder), verbose=1),
         )
-    grid = tuner.fit()
+    grid: Any = tuner.fit()
     rows = []
     for number, result in enumerate(grid):
         metrics = result.metrics or {}

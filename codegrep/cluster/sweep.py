@@ -161,7 +161,7 @@ class Queue:
             from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
             options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
-        actor = ray.remote(JobProcess).options(**options).remote()
+        actor: Any = ray.remote(JobProcess).options(**options).remote()
         environment = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
         log = str((self._folder / job.log).absolute())
         reference = actor.run.remote(job.arguments, str(Path.cwd()), log, environment)

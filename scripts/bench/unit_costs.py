@@ -92,44 +92,33 @@ def _turn(names: list[str], number: int) -> list[ToolCall]:
 
 def _record() -> float:
     """Bytes on disk of a stored rollout of 8,000 tokens, by its tokens: ids, mask, log-probabilities, texts."""
-    tokens, turns = 8_000, 4
+    prompt, completion = 2_000, 6_000
     text = Path(__file__).read_text(encoding="utf-8")
-    ids = [(n * 7919) % 150_000 for n in range(tokens)]
     heard = [text[n * 200 :][:2_000] for n in range(8)]
-    calls = [CallRecord(n, "grep", '{"pattern": "x"}', "ok", said, ["a/b.py"], 0.1) for n, said in enumerate(heard)]
+    calls = [CallRecord(n, "grep", '{"pattern": "x"}', "ok", said, ["a/b.py"]) for n, said in enumerate(heard)]
     made = [
         Rollout(
-            **{
-                **_EMPTY,
-                "rollout_id": f"r{number}",
-                "prompt_ids": ids[:2_000],
-                "completion_ids": ids[2_000:],
-                "loss_mask": [n % 3 == 0 for n in range(tokens - 2_000)],
-                "logprobs": [-0.001 * ((n * number) % 1000) for n in range(tokens - 2_000)],
-                "turns": [Turn(n, n + 1, text[:800], calls, text[:4_000]) for n in range(turns)],
-            }
+            rollout_id=f"r{number}",
+            instance_id=f"i{number}",
+            repo="o/r",
+            base_commit="1" * 40,
+            source="policy",
+            prompt_ids=[(n * 7919) % 150_000 for n in range(prompt)],
+            completion_ids=[(n * n * 31 + number) % 150_000 for n in range(completion)],
+            loss_mask=[int(n % 3 == 0) for n in range(completion)],
+            logprobs=[-0.001 * ((n * number) % 1000) for n in range(completion)],
+            turns=[Turn(n, n + 1, text[:800], calls, text[:4_000]) for n in range(4)],
+            answer=["a/b.py"],
+            answered=True,
+            gold_files=["a/b.py"],
+            exit_cause="answer",
         )
         for number in range(16)
     ]
     with TemporaryDirectory() as folder:
         write_rollouts(Path(folder), made)
         size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
-    return size / (len(made) * tokens)
-
-
-_EMPTY = {
-    "instance_id": "i",
-    "repo": "o/r",
-    "base_commit": "1" * 40,
-    "source": "bench",
-    "answer": ["a/b.py"],
-    "answered": True,
-    "gold_files": ["a/b.py"],
-    "exit_cause": "answer",
-    "error": "",
-    "step": 0,
-    "seed": 0,
-}
+    return size / (len(made) * (prompt + completion))
 
 
 def _made(folder: Path, count: int) -> Path:

@@ -186,9 +186,9 @@ def use_token() -> None:
             "Unset RAY_AUTH_MODE",
         )
     os.environ["RAY_AUTH_MODE"] = "token"
-    from ray._raylet import Config
+    import ray._raylet
 
-    Config.initialize("")  # Ray reads the variable once, when it is imported
+    ray._raylet.Config.initialize("")  # type: ignore[attr-defined]  # Ray reads the variable once, when it is imported
 
 
 def say(text: str, out: Callable[[str], object] | None = None) -> None:
