@@ -2,7 +2,7 @@
 
     python -m tests.cluster.raylets DASHBOARD CPUS CPUS …      the first node is the head
 
-It prints a line of JSON when all nodes are up, then obeys lines on standard input: `kill N` (kill -9 of a node and of all
+It prints a line of JSON when all nodes are up, then obeys lines on standard input: `kill N` (kill -9 of a node and all
 that runs there), `add CPUS`, `hosts TITLE` (nodes with a process of that title). It ends with its standard input.
 """
 
@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -125,14 +125,10 @@ def raylets(cpus: Sequence[float], folder: Path, dashboard: bool = False) -> Ite
     finally:
         assert process.stdin is not None
         process.stdin.close()
-        try:
+        with suppress(subprocess.TimeoutExpired):
             process.wait(60)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
 
 if __name__ == "__main__":
