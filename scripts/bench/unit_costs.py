@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
 from codegrep.compose import compose_overrides, load
 from codegrep.issues.git_process import git_environment
 from codegrep.issues.source import RepositoryLocation
