@@ -51,6 +51,19 @@ def _run(cfg: DictConfig) -> None:
         sys.exit(130)
 
 
+def _register_launcher() -> None:
+    """For sweeps. Hydra finds it by itself in a checkout and in a wheel, but not in every kind of editable install."""
+    if not {"-m", "--multirun"} & set(sys.argv):
+        return
+    from hydra.core.plugins import Plugins
+
+    from hydra_plugins.codegrep_ray import RayLauncher
+
+    plugins = Plugins.instance()
+    if f"{RayLauncher.__module__}.{RayLauncher.__name__}" not in plugins.class_name_to_class:
+        plugins.register(RayLauncher)
+
+
 def _say(error: CodegrepError) -> None:
     print(f"codegrep: {error}", file=sys.stderr)
 
@@ -68,6 +81,7 @@ def main() -> None:
             sys.exit(commands.run(command, sys.argv[2:]))
         if near := commands.mistyped(first):
             raise ConfigError(f"there is no command '{first}'", f"Did you mean {near}?")
+        _register_launcher()
         _run()
     except CodegrepError as error:
         _say(error)

@@ -128,7 +128,7 @@ def _launch(
     known = _known(composed, settings, parent, sweep_id)
     todo = [job for job in composed if job.number not in known]
     say(f"Sweep {sweep_id}: {len(composed)} jobs, {len(todo)} to run. Logs and outcomes: {folder}")
-    result, status = list(known.values()), "KILLED"
+    result, status = list(known.values()), "FAILED"
     limits = Limits(settings.at_once, settings.restarts, settings.wait_for_nodes)
     queue = Queue(folder, shared.outputs_path / "runs", limits, say)
     try:
@@ -141,7 +141,7 @@ def _launch(
             outcomes.write(folder, result)
         status = _STATUS[all(o.status == outcomes.COMPLETED for o in result)]
     except KeyboardInterrupt:
-        result = queue.outcomes
+        result, status = queue.outcomes or result, "KILLED"
         raise
     finally:
         console.print(outcomes.table(sweep_id, result))

@@ -59,8 +59,7 @@ def search(config: Config, overrides: Sequence[str]) -> None:
     try:
         with stoppable(), connected(config.cluster, folder / "ray.log"):
             extra = {**job_settings(search_id, parent.run_id), "cluster.address": _address()}
-            for setting in _ladder(config):
-                base.append(setting)
+            base += _ladder(config)
             trial = Trial(tuple(base), extra, str(folder), str(Path.cwd()), str(config.outputs_path))
             rows = _tune(config.sweep, request_of(config), config.train.grpo.steps, trial, folder)
         write_json(folder / "trials.json", rows)

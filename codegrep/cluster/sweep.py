@@ -92,6 +92,7 @@ class Queue:
         self._nodes = nodes or living_nodes
         self._ledger = Ledger()
         self._running: dict[Any, _Running] = {}
+        self._result: dict[int, Outcome] = {}
         self._too_large_since: float | None = None
         self._said = time.monotonic()
 

@@ -40,6 +40,7 @@ def test_a_run_spans_nodes_and_survives_their_loss_in_training_and_in_evaluation
             experiment,
             *("+experiment=v3", "train.workers=2", f"train.grpo.steps={STEPS}", "evaluate.actors=2"),
             *("evaluate.models=[warm_start,trained]", "evaluate.baselines=[bm25]", "evaluate.batch=1"),
+            f"cluster.storage={tmp_path / 'storage'}",
         )
         running = experiment.start()
         running.until(lambda: steps(experiment) >= 1, seconds=1500)
@@ -56,6 +57,9 @@ def test_a_run_spans_nodes_and_survives_their_loss_in_training_and_in_evaluation
     (train,) = experiment.outputs.glob("artifacts/train-*")
     assert {rollout.step for rollout in read_rollouts(train / "rollouts")} == set(range(STEPS))
     assert f"{HELD_OUT} held-out issues" in running.stdout or "F0.5" in running.stdout
+    stored = tmp_path / "storage"
+    assert list(stored.glob(f"checkpoints/{train.name}/training/checkpoint_*/adapter_model.safetensors"))
+    assert (stored / "artifacts" / train.name / "adapter" / "adapter_model.safetensors").is_file()
     (run,) = experiment.mlflow_runs()
     assert run.info.status == "FINISHED"
     points = {p.step for p in experiment.mlflow().get_metric_history(run.info.run_id, "reward/total")}
