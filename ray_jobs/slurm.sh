@@ -4,8 +4,8 @@
 #SBATCH --signal=B:INT@120
 set -uo pipefail
 
-@{setup}
 cd @{folder} || exit 1
+@{setup}
 @{exports}
 for name in @{required}; do
     [ -n "${!name:-}" ] || { echo "codegrep: $name is not set on the cluster" >&2; exit 2; }
@@ -27,8 +27,8 @@ end() {
     wait "${started[@]}" 2>/dev/null
     rm -f "$token"
 }
-trap end EXIT
 started=()
+trap end EXIT
 srun --nodes=1 --ntasks=1 --overlap -w "$head" ray start --head --port="$port" --num-cpus=@{cpus} --num-gpus=@{gpus} \
     --disable-usage-stats --block &
 started+=($!)
