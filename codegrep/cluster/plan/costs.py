@@ -27,12 +27,12 @@ class Cost:
 class Costs:
     """All unit costs. Times of the sandbox are CPU time, which a busy machine does not stretch."""
 
-    call_cpu: Cost = Cost(0.030, "CPU s / tool call", _ONE_MACHINE, True)
-    call_own_cpu: Cost = Cost(0.002, "CPU s / tool call, in the actor's one thread", _ONE_MACHINE, True)
-    call_seconds: Cost = Cost(0.060, "s / turn of calls on a free machine", _ONE_MACHINE, True)
-    tree_cpu: Cost = Cost(60e-6, "CPU s / file of a new worktree", _ONE_MACHINE, True)
-    tree_file_bytes: Cost = Cost(11_000, "B / file of a worktree", _ONE_MACHINE, True)
-    record_token_bytes: Cost = Cost(8.0, "B / token of a stored rollout", _ONE_MACHINE, True)
+    call_cpu: Cost = Cost(0.020, "CPU s / tool call", _ONE_MACHINE, True)
+    call_own_cpu: Cost = Cost(0.006, "CPU s / tool call, in the actor's one thread", _ONE_MACHINE, True)
+    call_seconds: Cost = Cost(0.1, "s / turn of calls on a free machine", "assumed; the benchmark tells it for a machine")
+    tree_cpu: Cost = Cost(0.00024, "CPU s / file of a new worktree", _ONE_MACHINE, True)
+    tree_file_bytes: Cost = Cost(15_000, "B / file of a worktree", _ONE_MACHINE, True)
+    record_token_bytes: Cost = Cost(3.6, "B / token of a stored rollout", _ONE_MACHINE, True)
     clone_bytes: Cost = Cost(84 * 2**20, "B / bare clone", "mean of 19 full clones of Python projects", True)
     tree_files: Cost = Cost(1_500, "files / repository", "assumed: a middling Python project; pandas has 2,600")
     commits_per_repository: Cost = Cost(6, "base commits / repository", "assumed: SWE-rebench has 21,336 for 3,468")
