@@ -29,7 +29,7 @@ class Costs:
 
     call_cpu: Cost = Cost(0.020, "CPU s / tool call", _ONE_MACHINE, True)
     call_own_cpu: Cost = Cost(0.006, "CPU s / tool call, in the actor's one thread", _ONE_MACHINE, True)
-    call_seconds: Cost = Cost(0.1, "s / turn of calls on a free machine", "assumed; the benchmark tells it for a machine")
+    call_seconds: Cost = Cost(0.1, "s / turn of calls on a free machine", "assumed; the benchmark tells it")
     tree_cpu: Cost = Cost(0.00024, "CPU s / file of a new worktree", _ONE_MACHINE, True)
     tree_file_bytes: Cost = Cost(15_000, "B / file of a worktree", _ONE_MACHINE, True)
     record_token_bytes: Cost = Cost(3.6, "B / token of a stored rollout", _ONE_MACHINE, True)
