@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,8 +33,9 @@ def storage(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.
     import s3fs
 
     s3fs.S3FileSystem.clear_instance_cache()
-    s3fs.S3FileSystem().mkdir("bucket")
-    yield Storage("s3://bucket/some/where")
+    bucket = f"b{uuid.uuid4().hex}"  # moto keeps its buckets for the life of the process
+    s3fs.S3FileSystem().mkdir(bucket)
+    yield Storage(f"s3://{bucket}/some/where")
     running.stop()
 
 

@@ -76,8 +76,8 @@ def test_what_breaks_first_is_the_least_headroom() -> None:
     starved = plan(PAPER, shape, costs, Size(disk_gib=1.0)).limits
     first = first_to_break(starved)
     assert first is not None and first.what.startswith("disk")
-    small = composed("+experiment=v3", "scale=debug")
-    assert first_to_break(plan(small, shape_of(small), costs, Size()).limits) is None
+    small = composed("+experiment=v3")
+    assert first_to_break(plan(small, shape_of(small), costs, Size(cores=2, gpus=0)).limits) is None
 
 
 def test_an_unknown_model_is_said(tmp_path: Path) -> None:

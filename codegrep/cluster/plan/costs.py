@@ -41,6 +41,10 @@ class Costs:
     gpu_flops: Cost = Cost(2.25e15, "FLOP/s of a GPU, dense bf16", "data sheet of the B200, the paper's GPU")
     gpu_bandwidth: Cost = Cost(8.0e12, "B / s of GPU memory", "data sheet of the B200")
     gpu_bytes: Cost = Cost(180e9, "B of GPU memory", "data sheet of the B200")
+    core_flops: Cost = Cost(
+        2.1e11, "FLOP/s of a core in training, bf16", "525 tokens/s of SmolLM2-135M on 2 cores", True
+    )
+    core_bandwidth: Cost = Cost(2.8e9, "B / s of a core in decoding", "330 tokens/s of SmolLM2-135M, 16 streams", True)
     train_mfu: Cost = Cost(0.35, "share of peak FLOP/s in training", "assumed; no GPU has been measured here")
     decode_mbu: Cost = Cost(0.5, "share of peak bandwidth in decoding", "assumed; no GPU has been measured here")
     decode_streams: Cost = Cost(64, "sequences that a GPU decodes at once", "assumed: rollouts of a step over its GPUs")

@@ -103,12 +103,17 @@ def step_of(config: Config, shape: Shape, costs: Costs, size: Size) -> Step:
     heard = used * shown / costs.chars_per_token.value
     heard = min(heard, float(config.model.context))
     context = rollouts * (costs.prompt_tokens.value + heard) + sampled
-    gpus = max(1.0, size.gpus)
-    flops = costs.gpu_flops.value * costs.train_mfu.value * gpus
+    if config.train.use_gpu:
+        flops = costs.gpu_flops.value * costs.train_mfu.value * max(1.0, size.gpus)
+        bandwidth = costs.gpu_bandwidth.value * costs.decode_mbu.value * max(1.0, size.gpus)
+        streams = costs.decode_streams.value
+    else:
+        flops, bandwidth = costs.core_flops.value * size.cores, costs.core_bandwidth.value * size.cores
+        streams = float(min(config.engine.max_batch, agent.parallel_rollouts))
     # Decoding is bound by memory: the weights once for all streams of a GPU, and each stream's own cache.
     length = context / rollouts
-    per_token = 2.0 * shape.parameters / costs.decode_streams.value + shape.kv_bytes() * length / 2
-    generation = sampled * per_token / (costs.gpu_bandwidth.value * costs.decode_mbu.value * gpus)
+    per_token = 2.0 * shape.parameters / streams + shape.kv_bytes() * length / 2
+    generation = sampled * per_token / bandwidth
     generation += 2.0 * shape.parameters * (context - sampled) / flops  # prompts and tool texts are read, once
     scoring = 2.0 * shape.parameters * context / flops  # the reference: one forward pass
     passes = 6.0 if config.train.gradient_checkpointing else 4.0  # the base is frozen: no gradients of its weights
