@@ -100,7 +100,7 @@ def test_a_wheel_holds_the_package_and_the_configuration(tmp_path: Path) -> None
     for name in ("pyproject.toml", "setup.py", "LICENSE", "README.md"):
         if (ROOT / name).exists():
             shutil.copy(ROOT / name, tree)
-    for name in ("codegrep", "conf", "mlflow", "tests"):
+    for name in ("codegrep", "conf", "hydra_plugins", "mlflow", "ray_jobs", "tests"):
         if (ROOT / name).exists():
             shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     build = "import setuptools.build_meta as b; print(b.build_wheel('dist'))"
@@ -112,9 +112,10 @@ def test_a_wheel_holds_the_package_and_the_configuration(tmp_path: Path) -> None
         archive.extractall(tmp_path / "installed")
         names = set(archive.namelist())
     tops = {name.split("/")[0] for name in names}
-    assert tops == {"codegrep", f"codegrep-{codegrep.__version__}.dist-info"}
+    assert tops == {"codegrep", "hydra_plugins", f"codegrep-{codegrep.__version__}.dist-info"}
     kept = {f"codegrep/{p.relative_to(ROOT)}" for p in (ROOT / "conf").rglob("*.yaml")}
     assert kept <= names
+    assert {"codegrep/ray_jobs/slurm.sh", "hydra_plugins/codegrep_ray/__init__.py"} <= names
     modules = {str(p.relative_to(ROOT)) for p in (ROOT / "codegrep").rglob("*.py")}
     assert modules <= names
     # and it is found there

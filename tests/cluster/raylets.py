@@ -101,26 +101,41 @@ class Raylets:
         return list(self.ask(f"hosts {title}")["hosts"])
 
 
+def _started(
+    cpus: Sequence[float], folder: Path, dashboard: bool, environment: dict[str, str], token: dict[str, str]
+) -> Raylets:
+    """Ray gives its processes half a minute to come up; a busy machine is given three tries."""
+    for attempt in (1, 2, 3):
+        with (folder / f"raylets-{attempt}.err").open("wb") as err:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tests.cluster.raylets", str(int(dashboard)), *(f"{n:g}" for n in cpus)],
+                cwd=ROOT,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=err,
+                text=True,
+                start_new_session=True,
+            )
+        made = Raylets(process, token)
+        try:
+            said = made.answer()
+            made.address, made.dashboard = said["address"], said["dashboard"]
+            return made
+        except AssertionError:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+    raise AssertionError((folder / "raylets-3.err").read_text()[-2000:])
+
+
 @contextmanager
 def raylets(cpus: Sequence[float], folder: Path, dashboard: bool = False) -> Iterator[Raylets]:
     """Nodes with so many CPUs, the head first; gone afterwards."""
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}
     environment = {**os.environ, **token, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
-    with (folder / "raylets.err").open("wb") as err:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.cluster.raylets", str(int(dashboard)), *(f"{n:g}" for n in cpus)],
-            cwd=ROOT,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=err,
-            text=True,
-            start_new_session=True,
-        )
-    made = Raylets(process, token)
+    made = _started(cpus, folder, dashboard, environment, token)
+    process = made.process
     try:
-        said = made.answer()
-        made.address, made.dashboard = said["address"], said["dashboard"]
         yield made
     finally:
         assert process.stdin is not None
