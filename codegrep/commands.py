@@ -25,6 +25,8 @@ class Command:
 
 
 COMMANDS: dict[str, Command] = {
+    "label": Command("codegrep.pipeline.label_command:label", "mine target files from agent trajectories"),
+    "label_audit": Command("codegrep.pipeline.label_command:audit", "agreement of a judge with a checked sheet"),
     "evaluate": Command("codegrep.pipeline.evaluate_command:main", "measure a trained policy that is kept in MLflow"),
     "register": Command("codegrep.tracking.register_command:main", "name a run's policy in MLflow, with an alias"),
     "compare": Command("codegrep.compare.command:main", "one page that says which design of a sweep is better on what"),

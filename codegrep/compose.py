@@ -96,6 +96,20 @@ def check(config: Config) -> None:
     unknown = [s for s in config.stages if s not in STAGES]
     need(not unknown, f"stages holds {unknown}", f"Known stages: {', '.join(STAGES)}")
     need(bool(config.stages), "stages is empty", f"Name at least one of {', '.join(STAGES)}")
+    labels = config.labels
+    need(labels.granularity in ("trajectory", "issue"), "labels.granularity is wrong", "Use trajectory or issue")
+    need(labels.weights_over in ("mined", "judged"), "labels.weights_over is wrong", "Use mined or judged")
+    need(config.judge.where in ("miners", "actors", "driver"), "judge.where is wrong", "Use miners, actors or driver")
+    need(
+        not labels.enabled or bool(labels.trajectories),
+        "labels.trajectories is empty",
+        "Name files or folders of agent trajectories",
+    )
+    need(
+        labels.enabled or config.stages != ["label"],
+        "the stage label has nothing to do",
+        "Add labels=catm and labels.trajectories=[…]",
+    )
     need(config.data.split.by in ("repository", "instance"), "data.split.by is wrong", "Use repository or instance")
     need(0 < config.data.split.held_out_share < 1, "data.split.held_out_share is out of range", "Use a share in (0, 1)")
     need(bool(config.data.sources), "data.sources is empty", "Name at least one source")

@@ -17,7 +17,9 @@ _FILE = "completed.json"
 
 def run_name(config: Config) -> str:
     """Name of the run's folder: label, seed, and eight hex digits of everything that decides its results."""
-    digest = fingerprint({k: v for k, v in asdict(config).items() if k not in NOT_IDENTITY})[:8]
+    # An experiment without labels is the same whatever they would be.
+    without = NOT_IDENTITY if config.labels.enabled else (*NOT_IDENTITY, "labels", "judge")
+    digest = fingerprint({k: v for k, v in asdict(config).items() if k not in without})[:8]
     return f"{config.name}-seed{config.seed}-{digest}"
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from codegrep.config import WarmStartConfig
 from codegrep.errors import DataError
-from codegrep.pipeline import prepare
+from codegrep.pipeline import label
 from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.flow import through_ray_data
@@ -29,7 +29,7 @@ def demonstrations(context: Context) -> Artifact:
         DataError: no trajectory could be made at all.
     """
     config = context.config
-    prepared = prepare.load(context.need("prepare"))
+    training = label.training_issues(context)
     artifact = context.store.open("demonstrations", inputs(context))
     if artifact.complete:
         return artifact
@@ -37,14 +37,14 @@ def demonstrations(context: Context) -> Artifact:
     folder = artifact.folder / "rollouts"
     # What the machine lost is asked again.
     done = {r.instance_id for r in read_rollouts(folder) if not r.error} if folder.is_dir() else set()
-    todo = [issue for issue in prepared.train if issue.instance_id not in done]
+    todo = [issue for issue in training if issue.instance_id not in done]
     arguments = {
         "model": str(base_model(context)),
         "settings": AgentSettings(config.agent, config.tools, config.model.context),
         "teacher": config.train.warm_start.teacher,
         "sandbox": sandbox_for(context),
     }
-    with RolloutWriter(folder) as writer, context.progress("teacher", len(prepared.train)) as advance:
+    with RolloutWriter(folder) as writer, context.progress("teacher", len(training)) as advance:
         advance(len(done))
         for rows in through_ray_data(todo, TeacherWorker, arguments, batch=16, actors=1, num_cpus=0.5):
             for row in rows:
@@ -76,7 +76,7 @@ def inputs(context: Context) -> dict[str, Any]:
     warm_start = config.train.warm_start
     credit = {k: v for k, v in asdict(warm_start).items() if k.startswith("credit_")}
     return {
-        "issues": context.need("prepare").fingerprint,
+        "issues": label.training_fingerprint(context),
         "agent": config.agent,
         "tools": config.tools,
         "teacher": warm_start.teacher,

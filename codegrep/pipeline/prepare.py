@@ -162,7 +162,7 @@ def _usable(
             drop(issue, "repository cannot be cloned", str(error))
         return [], reasons, failures
     kept = []
-    there = _existing(clone, {i.base_commit for i in issues})
+    there = existing(clone, {i.base_commit for i in issues})
     reachable = []
     for issue in issues:
         try:
@@ -172,7 +172,7 @@ def _usable(
             drop(issue, "missing commit", str(error))
             continue
         reachable.append(issue)
-    files = _existing(clone, {f"{i.base_commit}:{path}" for i in reachable for path in i.gold_files})
+    files = existing(clone, {f"{i.base_commit}:{path}" for i in reachable for path in i.gold_files})
     for issue in reachable:
         missing = [path for path in issue.gold_files if f"{issue.base_commit}:{path}" not in files]
         if missing:
@@ -192,7 +192,7 @@ def _with_entities(clone: BareClone, issue: Issue) -> Issue:
     return replace(issue, gold_entities=gold_entities(issue.gold_files, issue.gold_ranges, read))
 
 
-def _existing(clone: BareClone, names: Collection[str]) -> set[str]:
+def existing(clone: BareClone, names: Collection[str]) -> set[str]:
     """Those of some object names ("commit", "commit:path") that the clone holds; one git process for all."""
     asked = [name for name in sorted(names) if "\n" not in name]
     said = run_git(["cat-file", "--batch-check"], clone.path, stdin="".join(f"{n}\n" for n in asked).encode())

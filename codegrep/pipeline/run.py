@@ -20,7 +20,7 @@ from rich.console import Console
 from codegrep.cluster.connect import connected
 from codegrep.config import Config
 from codegrep.errors import CodegrepError, ConfigError, DiskError
-from codegrep.pipeline import completion, evaluate, prepare, report, train, warm_start
+from codegrep.pipeline import completion, evaluate, label, prepare, report, train, warm_start
 from codegrep.pipeline.artifact import ArtifactStore, write_json
 from codegrep.pipeline.completion import run_name
 from codegrep.pipeline.context import Context, Places
@@ -36,13 +36,15 @@ from codegrep.tracking.sweep import child_tags
 # In the order in which they run; each module has inputs(context) and run(context, artifact).
 STAGE_MODULES: dict[str, ModuleType] = {
     "prepare": prepare,
+    "label": label,
     "warm_start": warm_start,
     "train": train,
     "evaluate": evaluate,
     "report": report,
 }
 # A run that has nothing left to do for these never starts Ray.
-_ON_RAY = ("warm_start", "train", "evaluate")
+_ON_RAY = ("label", "warm_start", "train", "evaluate")
+_ON_MODEL = ("warm_start", "train", "evaluate")
 
 
 def run_experiment(config: Config, experiment: str = "") -> None:
@@ -55,7 +57,7 @@ def run_experiment(config: Config, experiment: str = "") -> None:
     console = Console()
     places = Places(config.outputs_path)
     _check_disk(places.outputs, config.sandbox.min_free_gib)
-    if set(_ON_RAY) & set(config.stages):
+    if set(_ON_MODEL) & set(config.stages):
         check_model(config.model.path)
     run_folder = places.runs / run_name(config)
     with _locked(run_folder), stoppable():

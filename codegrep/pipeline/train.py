@@ -6,7 +6,7 @@ import shutil
 from dataclasses import replace
 from typing import Any
 
-from codegrep.pipeline import ladder, prepare
+from codegrep.pipeline import label, ladder, prepare
 from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.models import policy_files
@@ -21,7 +21,7 @@ def inputs(context: Context) -> dict[str, Any]:
         return {"enabled": False, "start": context.need("warm_start").fingerprint}
     return {
         "start": context.need("warm_start").fingerprint,
-        "issues": context.need("prepare").fingerprint,
+        "issues": label.training_fingerprint(context),
         "grpo": config.train.grpo,
         "lora": config.train.lora,
         "workers": config.train.workers,
@@ -65,7 +65,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         base=BaseModel(str(start), config.model.dtype),
         lora=config.train.lora,
         settings=config.train.grpo,
-        issues=prepare.load(context.need("prepare")).train,
+        issues=label.training_issues(context),
         reward=config.reward,
         advantage=config.advantage,
         max_completion_tokens=config.agent.max_completion_tokens,

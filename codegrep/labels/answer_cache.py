@@ -1,0 +1,53 @@
+"""Answers of a judge that were paid for, kept by content hash: a stopped run pays nothing twice.
+
+One append-only file a process, so that many workers can keep answers on one file system without a lock. A line that a
+killed process left unfinished is skipped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from typing import IO, Any
+
+
+class AnswerCache:
+    """Answers in a folder. Failures are never kept."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._folder = folder
+        self._answers: dict[str, Mapping[str, Any]] = {}
+        self._out: IO[str] | None = None
+        for path in sorted(folder.glob("*.jsonl")):
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+                try:
+                    row = json.loads(line)
+                    self._answers[row["key"]] = row["answer"]
+                except (ValueError, KeyError, TypeError):
+                    continue
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    def get(self, key: str) -> Mapping[str, Any] | None:
+        """The answer kept under a key."""
+        return self._answers.get(key)
+
+    def put(self, key: str, answer: Mapping[str, Any]) -> None:
+        """Keep an answer; it is in the file when this returns."""
+        self._answers[key] = answer
+        if self._out is None:
+            name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}.jsonl"
+            self._out = (self._folder / name).open("a", encoding="utf-8")
+        self._out.write(json.dumps({"key": key, "answer": dict(answer)}) + "\n")
+        self._out.flush()
+
+    def close(self) -> None:
+        """Close this process's file."""
+        if self._out is not None:
+            self._out.close()
+            self._out = None

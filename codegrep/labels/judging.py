@@ -1,0 +1,139 @@
+"""What a judge is asked and answers (LRAT 2.3, CodeGrep 3.4 stage 2): RELEVANT unless clearly NOT_RELEVANT."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
+
+# The wording is ours: neither paper prints its prompt. A change of it changes every cache key.
+_PROMPT = """\
+A software engineer works on the task below, has just opened one file of the repository, and then wrote the notes \
+below. Decide from the notes alone whether the file matters for the task.
+
+Answer NOT_RELEVANT only if the notes say clearly that the file has nothing to do with the task: unrelated, the wrong \
+file, nothing useful in it, or a different file is where the work lies. In every other case answer RELEVANT: also when \
+the file is only partly useful, when the notes are unsure, and when the engineer goes on searching.
+
+Task:
+{task}
+
+File: {path}
+
+Notes written after opening it:
+{evidence}
+
+Answer with one word, RELEVANT or NOT_RELEVANT."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """One candidate as a judge sees it. task: the issue's text; "" where it is not known."""
+
+    path: str
+    evidence: str
+    task: str = ""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A judge's answer.
+
+    Attributes:
+        label: RELEVANT, NOT_RELEVANT, or "" where no answer could be had.
+        reason: the rule that spoke, or the model's words.
+        votes: answers for RELEVANT and for NOT_RELEVANT.
+        error: why there is no answer; an outage is an error of its row, never a label.
+        ambiguous: the answer named neither, and counts as RELEVANT.
+    """
+
+    label: str
+    reason: str = ""
+    votes: tuple[int, int] = (0, 0)
+    error: str = ""
+    ambiguous: bool = False
+
+
+@dataclass
+class Usage:
+    """What the answers of a judge took. cached: answers that were there already, and cost nothing."""
+
+    requests: int = 0
+    retries: int = 0
+    cached: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+
+
+class Judge(Protocol):
+    """Answers many questions."""
+
+    @property
+    def label(self) -> str:
+        """Names the judge in every label that it gave."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """What was used so far."""
+        ...
+
+    def judge(self, questions: Sequence[Question]) -> list[Verdict]:
+        """A verdict for each question, in order. An outage is a Verdict with an error; it is never raised."""
+        ...
+
+
+def prompt(question: Question, max_task_chars: int = 6000, max_evidence_chars: int = 8000) -> str:
+    """The text for a language model. Long parts are cut in the middle, and the cut is shown."""
+    return _PROMPT.format(
+        task=_cut(question.task, max_task_chars) or "(not known)",
+        path=question.path,
+        evidence=_cut(question.evidence, max_evidence_chars),
+    )
+
+
+def _cut(text: str, limit: int) -> str:
+    text = text.strip()
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}\n[… {len(text) - limit} characters …]\n{text[-(limit // 2) :]}"
+
+
+_THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
+_NEGATIVE = re.compile(r"\b(?:NOT[\s_-]*RELEVANT|IRRELEVANT)\b")
+_POSITIVE = re.compile(r"\bRELEVANT\b")
+
+
+def parse_answer(text: str) -> tuple[str, bool] | None:
+    """(label, ambiguous) of a model's answer; None where it holds no answer at all and has to be asked again.
+
+    The first of the two words decides, as in LRAT's code. An answer that names neither is RELEVANT (CodeGrep's rule; in
+    LRAT's code it is not).
+    """
+    shown = _THINKING.sub("", text).strip().upper()
+    if not shown:
+        return None
+    negative = _NEGATIVE.search(shown)
+    rest = _NEGATIVE.sub(lambda match: " " * len(match[0]), shown)
+    positive = _POSITIVE.search(rest)
+    if negative and (positive is None or negative.start() < positive.start()):
+        return NOT_RELEVANT, False
+    return RELEVANT, positive is None
+
+
+def majority(labels: Sequence[str]) -> str:
+    """The label of most votes; RELEVANT where they are equal."""
+    against = sum(1 for label in labels if label == NOT_RELEVANT)
+    return NOT_RELEVANT if against * 2 > len(labels) else RELEVANT
+
+
+def content_key(identity: object, text: str, vote: int = 0) -> str:
+    """Key of an answer in the cache: who was asked (anything JSON-able that changes answers), what, and which vote."""
+    packed = json.dumps([identity, text, vote], sort_keys=True, ensure_ascii=True)
+    return hashlib.sha256(packed.encode()).hexdigest()
