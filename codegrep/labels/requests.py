@@ -13,7 +13,7 @@ from codegrep.labels.workspace_paths import PathRules
 EDITORS = ("str_replace_editor", "file_editor", "str_replace_based_edit_tool")
 SHELLS = ("execute_bash", "terminal", "bash")
 
-_PLAIN_VIEW = re.compile(r'\{"command": "view", "path": "([^"\\]*)"(?:, "view_range": \[-?\d{1,9}, -?\d{1,9}\])?\}')
+_PLAIN_VIEW = re.compile(r'\{"command": "view", "path": "([^"\\]+)"(?:, "view_range": \[-?\d{1,9}, -?\d{1,9}\])?\}')
 _PLAIN_CREATE = re.compile(r'\{"command": "create", "path": "([^"\\]*)", "file_text": "')
 #: So much of a create call shows its path where the arguments are plain.
 CREATE_HEAD = 600

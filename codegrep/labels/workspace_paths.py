@@ -75,7 +75,9 @@ class PathReader:
         if whole.startswith("/"):
             match = self._workspace.match(whole) if self._workspace else None
             if match is None:
-                inside = self._workspace is not None and self._workspace.fullmatch(whole + "/")
+                # The workspace itself, or the folder above it: what agents look at first.
+                above = "." not in posixpath.basename(whole) and self._workspace is not None
+                inside = above and (self._workspace.match(whole + "/") or self._workspace.match(whole + "/x/"))
                 return "", "directory" if inside else "outside the repository"
             whole = whole[match.end() :]
         if whole in ("", "."):

@@ -19,7 +19,7 @@ from codegrep.labels.shards import Shard, shards_of
 from codegrep.labels.workspace_paths import PathRules
 from codegrep.pipeline import label_report, prepare
 from codegrep.pipeline.artifact import Artifact
-from codegrep.pipeline.context import Context
+from codegrep.pipeline.context import Advance, Context
 from codegrep.pipeline.label_flow import JudgeChoice, ShardFiles, judged_by_driver, through_ray_data
 from codegrep.pipeline.label_targets import Targets, labelled, make_targets
 from codegrep.pipeline.models import base_model
@@ -37,6 +37,7 @@ def inputs(context: Context) -> dict[str, Any]:
         return {"enabled": False}
     labels = {k: v for k, v in vars(config.labels).items() if k not in _NOT_INPUTS}
     files = trajectory_files(config.labels.trajectories)
+    prepared = _prepared(context)
     judge = {"kind": config.judge.kind, "params": _judge_identity(config.judge.params), "second": config.judge.second}
     return {
         "labels": labels,
@@ -46,7 +47,7 @@ def inputs(context: Context) -> dict[str, Any]:
         "instances": [
             file_content(Path(path).expanduser()) for path in config.labels.instances if Path(path).is_file()
         ],
-        "issues": _prepared(context).fingerprint if _prepared(context) else "",
+        "issues": prepared.fingerprint if prepared else "",
         "excluded": [sorted(excluded) for excluded in _excluded(context)],
     }
 
@@ -194,10 +195,12 @@ def _shards(context: Context, artifact: Artifact) -> tuple[list[Shard], list[dic
     paths = trajectory_files(labels.trajectories)
     with context.progress("files", len(paths)) as advance:
         for path in paths:
+
+            def told(row: int, name: str = path.name, advance: Advance = advance) -> None:
+                advance(0, f"{name} row {row}")
+
             try:
-                made, bad = imported(
-                    path, file_content(path), folder, labels.format, lambda n, p=path: advance(0, f"{p.name} row {n}")
-                )
+                made, bad = imported(path, file_content(path), folder, labels.format, told)
                 quarantine += bad
                 shards += shards_of(made, len(shards))
             except Exception as error:

@@ -86,7 +86,7 @@ def _sections(s: Mapping[str, Any]) -> list[Section]:
             "What it is",
             [
                 f"{s['samples']:,} samples of {s['issues']:,} issues from {s['trajectories']:,} trajectories of agents. "
-                f"A sample's target set is the gold patch's files and the files that the agent read and found relevant; "
+                "A sample's target set is the gold patch's files and those that the agent read and found relevant; "
                 f"one sample for each {s['granularity']}.",
                 f"Judge: {judge}.{rules} Tokenizer: {s['tokenizer']}. Post-reasoning: {s['reasoning']}.",
                 f"Retention: {_share(s['retention'])} of the mined trajectories became samples (CodeGrep: "

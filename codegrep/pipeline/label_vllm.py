@@ -45,13 +45,17 @@ class VLLMJudge:
         if not paths:
             return
         import ray.data
-        from ray.data.llm import build_llm_processor, vLLMEngineProcessorConfig
+        from ray.data.llm import build_processor, vLLMEngineProcessorConfig
 
         config = vLLMEngineProcessorConfig(
-            model_source=self._model, concurrency=self._engines, batch_size=self._batch, engine_kwargs=self._engine
+            model_source=self._model,
+            concurrency=self._engines,
+            batch_size=self._batch,
+            engine_kwargs=self._engine,
+            should_continue_on_error=True,  # a failed prompt is an error of its row
         )
         sampling = self._sampling
-        processor = build_llm_processor(
+        processor = build_processor(
             config,
             preprocess=lambda row: {
                 "messages": [{"role": "user", "content": prompt(Question(row["file"], row["evidence"], row["task"]))}],

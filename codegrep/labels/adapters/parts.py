@@ -76,8 +76,8 @@ def messages_of(items: object) -> tuple[Message, ...]:
         raise AdapterError(f"messages must be a list, got {type(items).__name__}")
     found = []
     for item in items:
-        if isinstance(item, dict):
-            role = text_of(item.get("role"))
+        role = text_of(item.get("role")) if isinstance(item, dict) else ""
+        if role:
             found.append(
                 Message(
                     "assistant" if role == "ai" else role,
