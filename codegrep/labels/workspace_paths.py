@@ -76,9 +76,7 @@ class PathReader:
             match = self._workspace.match(whole) if self._workspace else None
             if match is None:
                 # The workspace itself, or the folder above it: what agents look at first.
-                above = "." not in posixpath.basename(whole) and self._workspace is not None
-                inside = above and (self._workspace.match(whole + "/") or self._workspace.match(whole + "/x/"))
-                return "", "directory" if inside else "outside the repository"
+                return "", "directory" if self._above(whole) else "outside the repository"
             whole = whole[match.end() :]
         if whole in ("", "."):
             return "", "directory"
@@ -96,3 +94,8 @@ class PathReader:
         if not self._rules.tests and is_test_path(whole):
             return "", "test"
         return whole, ""
+
+    def _above(self, folder: str) -> bool:
+        if self._workspace is None or "." in posixpath.basename(folder):
+            return False
+        return any(self._workspace.match(folder + below) for below in ("/", "/x/"))

@@ -85,7 +85,7 @@ def _sections(s: Mapping[str, Any]) -> list[Section]:
         Section(
             "What it is",
             [
-                f"{s['samples']:,} samples of {s['issues']:,} issues from {s['trajectories']:,} trajectories of agents. "
+                f"{s['samples']:,} samples of {s['issues']:,} issues from {s['trajectories']:,} trajectories. "
                 "A sample's target set is the gold patch's files and those that the agent read and found relevant; "
                 f"one sample for each {s['granularity']}.",
                 f"Judge: {judge}.{rules} Tokenizer: {s['tokenizer']}. Post-reasoning: {s['reasoning']}.",
