@@ -32,6 +32,9 @@ COMMANDS: dict[str, Command] = {
     "compare": Command("codegrep.compare.command:main", "one page that says which design of a sweep is better on what"),
     "plan": Command("codegrep.cluster.plan.command:main", "what a run needs on a cluster, computed before it starts"),
     "submit": Command("codegrep.cluster.submit.command:main", "run an experiment as a job on a cluster"),
+    "replay": Command("codegrep.lab.command:replay", "judge stored rollouts again under other reward designs"),
+    "gaming": Command("codegrep.lab.command:gaming", "run scripted policies that game a reward through the designs"),
+    "simulate": Command("codegrep.lab.command:simulate", "train a bandit-sized policy under each design"),
 }
 
 

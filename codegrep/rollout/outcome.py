@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 from codegrep.issues.issue import Entity, LineRange
 from codegrep.protocol.answer import Answer
@@ -63,7 +64,12 @@ def turn_facts(rollout: Rollout) -> list[TurnFacts]:
     return [
         TurnFacts(
             calls=tuple(
-                CallFacts(_call_key(call), tuple(call.paths), call.status == ToolStatus.OK.value, _lines_read(call))
+                CallFacts(
+                    call_key(call.name, call.arguments),
+                    tuple(call.paths),
+                    call.status == ToolStatus.OK.value,
+                    _lines_read(call),
+                )
                 for call in turn.calls
             ),
             submission=tuple(rollout.answer) if rollout.answered and index == last else None,
@@ -105,21 +111,21 @@ def _unique_calls_per_turn(turns: Sequence[Turn]) -> tuple[int, ...]:
     made: set[str] = set()
     counts = []
     for turn in turns:
-        fresh = {_call_key(call) for call in turn.calls if _executed(call)} - made
+        fresh = {
+            call_key(call.name, call.arguments) for call in turn.calls if is_executed(call.name, call.status)
+        } - made
         made |= fresh
         counts.append(len(fresh))
     return tuple(counts)
 
 
-def _executed(call: CallRecord) -> bool:
-    # The rule of Rollout.calls_per_turn.
-    return bool(call.name) and call.status != ToolStatus.REFUSED.value
+def is_executed(name: str, status: str) -> bool:
+    """The rule of `Rollout.calls_per_turn`: neither malformed nor refused."""
+    return bool(name) and status != ToolStatus.REFUSED.value
 
 
-def _call_key(call: CallRecord) -> str:
+def call_key(name: str, arguments: str) -> str:
     """Equal for the same tool with the same arguments, whatever their order and white space in the JSON text."""
-    try:
-        arguments = json.dumps(json.loads(call.arguments), sort_keys=True)
-    except ValueError:
-        arguments = call.arguments
-    return f"{call.name} {arguments}"
+    with suppress(ValueError):
+        arguments = json.dumps(json.loads(arguments), sort_keys=True)
+    return f"{name} {arguments}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -143,20 +143,30 @@ def read_rollouts(folder: Path) -> list[Rollout]:
     return [rollout for part in sorted(folder.glob("part-*.parquet")) for rollout in _read_part(part)]
 
 
-def _read_part(part: Path) -> list[Rollout]:
+def read_columns(part: Path, columns: Sequence[str] | None = None) -> pa.Table:
+    """Some columns of one part, by their dotted Parquet names (a folder of 100,000 rollouts is mostly tokens and text).
+
+    Raises:
+        DataError: as `read_rollouts`.
+    """
     try:
-        table = pq.read_table(part)
+        with pq.ParquetFile(part) as file:
+            schema = file.schema_arrow
+            version = (schema.metadata or {}).get(_VERSION_KEY, b"none").decode("utf-8", "replace")
+            if version == SCHEMA_VERSION and schema.names == SCHEMA.names:
+                return file.read(columns=None if columns is None else list(columns), use_threads=False)
     except (pa.ArrowException, OSError) as failure:
         raise DataError(
             f"{part} cannot be read: {str(failure)[:200]}", "delete it; its rollouts are made again"
         ) from failure
-    version = (table.schema.metadata or {}).get(_VERSION_KEY, b"none").decode("utf-8", "replace")
-    if version != SCHEMA_VERSION or table.schema.names != SCHEMA.names:
-        raise DataError(
-            f"{part} holds rollouts of version {version}, this program reads version {SCHEMA_VERSION}",
-            "read it with the version that wrote it, or delete it",
-        )
-    return [_rollout(row) for row in table.to_pylist()]
+    raise DataError(
+        f"{part} holds rollouts of version {version}, this program reads version {SCHEMA_VERSION}",
+        "read it with the version that wrote it, or delete it",
+    )
+
+
+def _read_part(part: Path) -> list[Rollout]:
+    return [_rollout(row) for row in read_columns(part).to_pylist()]
 
 
 def _rollout(row: dict[str, Any]) -> Rollout:

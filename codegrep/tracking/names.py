@@ -185,6 +185,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("eval/<retriever>/seconds", "s", "mean latency of one issue"),
     Metric("eval/<retriever>/issues", "issues", "held-out issues measured"),
     Metric("eval/<retriever>/<metric>", "", "any other measure of a retriever"),
+    Metric("replay/<design>/<measure>", "", "one measure of a reward design on stored rollouts (codegrep.lab)"),
 )
 
 _ALLOWED = re.compile(r"[/\w.\- ]+", re.ASCII)  # what MLflow allows on every system (it adds ':' on some)
@@ -216,6 +217,11 @@ def reward_part(part: str) -> str:
 def evaluation(retriever: str, measure: str) -> str:
     """Name of one measure of one retriever on held-out issues."""
     return f"eval/{segment(retriever)}/{segment(measure)}"
+
+
+def replayed(design: str, measure: str) -> str:
+    """Name of one measure of one reward design on stored rollouts."""
+    return f"replay/{segment(design)}/{segment(measure)}"
 
 
 def describe(name: str) -> Metric | None:

@@ -1,0 +1,117 @@
+"""A whole training signal by name: reward, factor, baseline, scale and governance, as an experiment trains with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from hydra import compose, initialize_config_dir
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from codegrep.compose import CONF, explain
+from codegrep.config import AdvantageConfig, FunctionConfig, GovernanceConfig
+from codegrep.errors import ConfigError
+from codegrep.rewards.advantage import Baseline, Scale
+from codegrep.rewards.governance import Rules
+from codegrep.rewards.load import load_advantage, load_reward
+from codegrep.rewards.needs import Need, needs
+from codegrep.rewards.outcome import AdvantageFactor, RewardDesign
+from codegrep.rewards.signals import load_governance
+
+# The designs of the papers, as the documentation shows them side by side.
+SHIPPED = (
+    "v1",
+    "v2",
+    "v3",
+    "swe_grep",
+    "colgrep",
+    "colgrep_f2: reward=colgrep_f2 advantage=dr_grpo",
+    "colgrep_entities: reward=colgrep_entities advantage=dr_grpo",
+    "codescout",
+    "tiered: reward=tiered advantage=none reward.params.judge=score",
+)
+
+
+@dataclass(frozen=True)
+class Design:
+    """What turns a group of outcomes into advantages.
+
+    Attributes:
+        name: of the experiment, or as given.
+        reward, factor, baseline, scale, rules: as in conf/reward, conf/advantage and conf/governance.
+        summary: the configuration in one line.
+    """
+
+    name: str
+    reward: RewardDesign
+    factor: AdvantageFactor
+    baseline: Baseline = "mean"
+    scale: Scale = "group"
+    rules: Rules = field(default_factory=Rules)
+    summary: str = ""
+
+    @property
+    def needs(self) -> frozenset[Need]:
+        """See `codegrep.rewards.needs`."""
+        return needs(self.reward)
+
+
+def load_designs(specs: Sequence[str], config_dir: Path | None = None) -> list[Design]:
+    """Designs by name.
+
+    Args:
+        specs: each an experiment ("v3"), or overrides of the configuration behind a label
+            ("no_factor: reward=v3 advantage=none").
+        config_dir: a folder of one's own, laid out as conf/, that is searched too.
+
+    Raises:
+        ConfigError: no such experiment, key or function, or two designs of one name.
+    """
+    designs: list[Design] = []
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        for spec in specs:
+            design = _load(spec, config_dir)
+            if any(design.name == other.name for other in designs):
+                raise ConfigError(f"two designs are called {design.name}", 'Give one a label: "label: reward=…"')
+            designs.append(design)
+    return designs
+
+
+def _load(spec: str, config_dir: Path | None) -> Design:
+    label, colon, rest = spec.partition(":")
+    if colon or "=" in spec:
+        name, overrides = (label.strip(), rest.split()) if colon else ("", spec.split())
+    else:
+        name, overrides = spec.strip(), [f"+experiment={spec.strip()}"]
+    if not overrides:
+        raise ConfigError(f"design {spec!r} names nothing", 'Give an experiment, or "label: reward=v3 advantage=none"')
+    if config_dir is not None:
+        overrides.append(f"hydra.searchpath=[file://{config_dir.absolute()}]")
+    try:
+        config = compose("config", overrides=overrides)
+        reward = FunctionConfig(**_plain(config.reward))
+        advantage = AdvantageConfig(**_plain(config.advantage))
+        governance = GovernanceConfig(**_plain(config.governance))
+    except (HydraException, OmegaConfBaseException, ValueError, TypeError) as error:
+        raise explain(error) from None
+    if advantage.baseline not in ("mean", "loo") or advantage.scale not in ("group", "batch", "none"):
+        raise ConfigError("advantage.baseline or advantage.scale is wrong", "Use mean or loo; group, batch or none")
+    scale = "" if advantage.scale == "group" else f", scale {advantage.scale}"
+    baseline = "" if advantage.baseline == "mean" else f", baseline {advantage.baseline}"
+    return Design(
+        name or f"{reward.name}+{advantage.name}",
+        load_reward(reward),
+        load_advantage(advantage),
+        cast(Baseline, advantage.baseline),
+        cast(Scale, advantage.scale),
+        load_governance(governance),
+        f"reward {reward.name}, advantage {advantage.name}{baseline}{scale}, governance {governance.name}",
+    )
+
+
+def _plain(node: Any) -> dict[str, Any]:
+    return {str(key): value for key, value in cast(dict[Any, Any], OmegaConf.to_container(node, resolve=True)).items()}

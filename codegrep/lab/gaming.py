@@ -1,0 +1,228 @@
+"""The gaming suite: scripted policies through every design, and who is ranked above whom.
+
+Two rankings count. By reward. By update: the final advantage in a group that holds one
+rollout of every policy, after normalisation, factor and masks, since that is what training does with a rollout. A
+finding is a gaming policy above an honest one that it must not beat, in either, on any issue; for policies that are
+right on some issues by luck, in the mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from codegrep.errors import DataError
+from codegrep.issues.issue import Entity, Issue, LineRange
+from codegrep.lab.designs import Design
+from codegrep.lab.policies import GAMING, HONEST, GamingPolicy, HonestPolicy
+from codegrep.lab.scripted import World, record
+from codegrep.rewards.advantage import normalise
+from codegrep.rewards.governance import govern
+from codegrep.rewards.outcome import score
+from codegrep.rollout.outcome import conduct_of, outcome_of
+from codegrep.rollout.record import Rollout
+
+Ranking = Literal["reward", "update"]
+EPSILON = 1e-9
+MAX_WORLDS = 200
+NAMING = ("none named", "one named", "a wrong one named", "one and a wrong one named")
+_PATH = re.compile(r"(?<![\w/.-])(?:[\w.-]+/)+[\w-]+\.\w{1,4}\b")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A gaming policy above an honest one.
+
+    Attributes:
+        ranking: by what.
+        gaming, honest: means over the issues.
+        world: the issue on which the difference is largest; there, gaming_there and honest_there.
+    """
+
+    design: str
+    policy: str
+    rival: str
+    ranking: Ranking
+    gaming: float
+    honest: float
+    world: str
+    gaming_there: float
+    honest_there: float
+
+
+@dataclass(frozen=True)
+class Played:
+    """All designs on all policies.
+
+    Attributes:
+        designs: their names, in order.
+        rewards, updates: design -> policy -> mean over the issues.
+        findings: worst first within a design.
+        ties: (design, policy) where the policy earns exactly as much as an honest one with a good answer.
+        worlds: how many issues.
+    """
+
+    designs: tuple[str, ...]
+    rewards: dict[str, dict[str, float]]
+    updates: dict[str, dict[str, float]]
+    findings: tuple[Finding, ...]
+    ties: frozenset[tuple[str, str]]
+    worlds: int
+
+    def of(self, design: str, policy: str) -> list[Finding]:
+        """Findings of one cell."""
+        return [f for f in self.findings if f.design == design and f.policy == policy]
+
+
+def play(
+    designs: Sequence[Design],
+    worlds: Sequence[World] | None = None,
+    honest: Sequence[HonestPolicy] = HONEST,
+    gaming: Sequence[GamingPolicy] = GAMING,
+) -> Played:
+    """Run every policy on every issue through every design. worlds: None takes the built-in ones.
+
+    Raises:
+        DataError: there are no issues.
+    """
+    places = list(worlds if worlds is not None else built_in_worlds())
+    if not places:
+        raise DataError("no issue can be played", "Give issues of a repository with a dozen gold files or more")
+    names = [policy.name for policy in (*honest, *gaming)]
+    rollouts = [[record(world, policy.says(world)) for policy in (*honest, *gaming)] for world in places]
+    rewards: dict[str, dict[str, float]] = {}
+    updates: dict[str, dict[str, float]] = {}
+    findings: list[Finding] = []
+    ties: set[tuple[str, str]] = set()
+    for design in designs:
+        pairs = [_settle(design, world, row) for world, row in zip(places, rollouts, strict=True)]
+        tables = {"reward": np.array([pair[0] for pair in pairs]), "update": np.array([pair[1] for pair in pairs])}
+        rewards[design.name] = dict(zip(names, tables["reward"].mean(axis=0).tolist(), strict=True))
+        updates[design.name] = dict(zip(names, tables["update"].mean(axis=0).tolist(), strict=True))
+        found = [
+            finding
+            for policy in gaming
+            for rival in policy.rivals
+            for ranking, table in tables.items()
+            if (finding := _compare(design.name, policy, rival, ranking, table, names, places))
+        ]
+        findings += sorted(found, key=lambda f: f.honest_there - f.gaming_there)
+        flagged = {f.policy for f in found}
+        for policy in gaming:
+            if policy.name not in flagged and _ties(policy, tables["reward"], names):
+                ties.add((design.name, policy.name))
+    return Played(tuple(d.name for d in designs), rewards, updates, tuple(findings), frozenset(ties), len(places))
+
+
+def built_in_worlds() -> list[World]:
+    """Twelve issues of a repository of 60 files: 1, 2 or 3 gold files, and what the text names as in NAMING."""
+    files = tuple(f"pkg{i // 10}/module_{i:02d}.py" for i in range(60))
+    worlds = []
+    for number in range(12):
+        count, naming = 1 + number % 3, number % 4
+        gold = tuple(files[(7 * number + 11 * place + 3) % 60] for place in range(count))
+        ranges = [LineRange(path, 10 + 5 * place, 14 + 5 * place) for place, path in enumerate(gold)]
+        ranges.append(LineRange(gold[0], 90, 91))
+        entities = [e for p in gold for e in (Entity(p, "Model", "class"), Entity(p, "Model.save", "function"))]
+        others = [path for path in files if path not in gold]
+        mentioned = {0: (), 1: (gold[0],), 2: (others[5],), 3: (gold[0], others[5])}[naming]
+        worlds.append(
+            World(
+                f"{count} gold, {NAMING[naming]}",
+                files,
+                gold,
+                tuple(ranges),
+                tuple(entities),
+                mentioned,
+                most_edited=gold[0] if number % 4 == 0 else others[0],
+            )
+        )
+    return worlds
+
+
+def worlds_of(issues: Sequence[Issue]) -> list[World]:
+    """Real issues: a repository's files are all gold files of its issues, the most edited one is gold most often.
+
+    Issues of repositories with fewer than 12 such files are left out; at most MAX_WORLDS are taken, evenly.
+    """
+    by_repo: dict[str, list[Issue]] = defaultdict(list)
+    for issue in issues:
+        if issue.gold_files:
+            by_repo[issue.repo].append(issue)
+    worlds = []
+    for members in by_repo.values():
+        counts = Counter(path for issue in members for path in issue.gold_files)
+        if len(counts) < 12:
+            continue
+        files = tuple(sorted(counts))
+        for issue in members:
+            mentioned = tuple(dict.fromkeys(_PATH.findall(issue.problem_statement)))
+            worlds.append(
+                World(
+                    issue.instance_id,
+                    files,
+                    issue.gold_files,
+                    issue.gold_ranges,
+                    issue.gold_entities,
+                    mentioned,
+                    most_edited=counts.most_common(1)[0][0],
+                )
+            )
+    usable = [w for w in worlds if set(w.files) - {*w.gold, *w.mentioned, w.most_edited}]
+    return usable[:: max(1, -(-len(usable) // MAX_WORLDS))]
+
+
+def _settle(design: Design, world: World, rollouts: Sequence[Rollout]) -> tuple[list[float], list[float]]:
+    """Reward and final advantage of every policy, in one group."""
+    totals, factors, kept = [], [], []
+    for rollout in rollouts:
+        outcome = outcome_of(rollout, gold_ranges=world.gold_ranges, gold_entities=world.gold_entities)
+        verdict = govern(conduct_of(rollout), design.rules)
+        reward = verdict.settled(score(outcome, design.reward) if verdict.scored_as == "own" else None)
+        totals.append(np.nan if reward is None else reward.total)
+        factors.append(0.0 if reward is None else design.factor(outcome))
+        kept.append(float(verdict.handling != "full_mask"))
+    groups = np.zeros(len(totals), dtype=np.intp)
+    normalised = normalise(np.array(totals), groups, baseline=design.baseline, scale=design.scale)
+    return np.nan_to_num(totals).tolist(), (normalised * np.array(factors) * np.array(kept) + 0.0).tolist()
+
+
+def _compare(
+    design: str,
+    policy: GamingPolicy,
+    rival: str,
+    ranking: str,
+    table: NDArray[np.float64],
+    names: Sequence[str],
+    worlds: Sequence[World],
+) -> Finding | None:
+    gaming, honest = table[:, names.index(policy.name)], table[:, names.index(rival)]
+    ahead = float((gaming - honest).mean() if policy.by_chance else (gaming - honest).max())
+    if ahead <= EPSILON:
+        return None
+    worst = int(np.argmax(gaming - honest))
+    return Finding(
+        design,
+        policy.name,
+        rival,
+        "reward" if ranking == "reward" else "update",
+        float(gaming.mean()),
+        float(honest.mean()),
+        worlds[worst].name,
+        float(gaming[worst]),
+        float(honest[worst]),
+    )
+
+
+def _ties(policy: GamingPolicy, table: NDArray[np.float64], names: Sequence[str]) -> bool:
+    own = table[:, names.index(policy.name)]
+    good = [table[:, names.index(rival)] for rival in policy.rivals if rival != "miss"]
+    if policy.same_answer or policy.by_chance:
+        return any(np.allclose(own, other, atol=EPSILON) for other in good)
+    return any(bool((np.abs(own - other) <= EPSILON).any()) for other in good)

@@ -1,0 +1,170 @@
+"""Stored rollouts under a set of designs: read, settle, measure. No model, no GPU."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from codegrep.errors import DataError
+from codegrep.issues.issue import Issue
+from codegrep.lab.designs import Design
+from codegrep.lab.measures import Agreement, DesignMeasures, agreements, measure, properties
+from codegrep.lab.rescored import Rescored, rescore
+from codegrep.lab.stored import GroupBy, Stored, read_stored, rollout_folders
+from codegrep.pipeline.prepare import issue_from_json
+
+
+@dataclass(frozen=True)
+class Replay:
+    """What came out.
+
+    Attributes:
+        stored, rescored: the rollouts and their rewards, for figures.
+        designs, agreements: the measures.
+        notes: what a reader has to know, one sentence each.
+    """
+
+    stored: Stored
+    rescored: tuple[Rescored, ...]
+    designs: tuple[DesignMeasures, ...]
+    agreements: tuple[Agreement, ...]
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The measures as plain data."""
+        return {
+            "rollouts": len(self.stored),
+            "groups": len(self.stored.group_names),
+            "left_out": dict(self.stored.left_out),
+            "notes": list(self.notes),
+            "designs": [asdict(measures) for measures in self.designs],
+            "agreements": [asdict(agreement) for agreement in self.agreements],
+        }
+
+
+def replay(
+    places: Sequence[Path],
+    designs: Sequence[Design],
+    *,
+    issues: Mapping[str, Issue] | None = None,
+    verdicts: Mapping[str, bool] | None = None,
+    group_by: GroupBy = "step",
+    on_read: Callable[[int], object] = lambda rows: None,
+    on_scored: Callable[[int], object] = lambda rows: None,
+) -> Replay:
+    """Read the rollouts below `places` and judge them under every design.
+
+    Args:
+        issues: for gold lines and entities; None looks for what the runs have left beside their rollouts.
+        verdicts: of a judge, by rollout id.
+        group_by: see `read_stored`.
+        on_read, on_scored: told of rows as they are read, and as they are scored under one design.
+
+    Raises:
+        DataError: there are no rollouts.
+    """
+    folders = rollout_folders(places)
+    wanted = frozenset[str]().union(*(design.needs for design in designs))
+    known = issues if issues is not None else (find_issues(folders) if wanted else {})
+    stored = read_stored(
+        folders, known, verdicts, group_by=group_by, with_answers=bool(wanted - {"verdict"}), advance=on_read
+    )
+    rescored = tuple(rescore(stored, design, on_scored) for design in designs)
+    of_rollouts = properties(stored)
+    return Replay(
+        stored,
+        rescored,
+        tuple(measure(stored, one, of_rollouts) for one in rescored),
+        tuple(agreements(stored, rescored)),
+        tuple(_notes(stored, designs, rescored, wanted)),
+    )
+
+
+def read_issues(path: Path) -> dict[str, Issue]:
+    """Issues by id, from an issues.jsonl or a folder that holds one (the artifact of `prepare`).
+
+    Raises:
+        DataError: there is none, or a line is no issue.
+    """
+    file = path / "issues.jsonl" if path.is_dir() else path
+    try:
+        issues = [issue_from_json(line) for line in file.read_text(encoding="utf-8").splitlines() if line]
+    except OSError as failure:
+        raise DataError(f"{file} cannot be read: {failure.strerror}", "Give the artifact of prepare") from failure
+    except (ValueError, KeyError, TypeError) as failure:
+        raise DataError(f"{file} holds a line that is no issue: {failure}", "Give the artifact of prepare") from failure
+    return {issue.instance_id: issue for issue in issues}
+
+
+def find_issues(folders: Sequence[Path]) -> dict[str, Issue]:
+    """Issues that runs have left beside rollouts. Of several records of one issue, the one that knows most counts."""
+    best: dict[str, Issue] = {}
+    roots = {folder.parent.parent for folder in folders}
+    for file in sorted(file for root in roots for file in root.glob("prepare-*/issues.jsonl")):
+        for name, issue in read_issues(file).items():
+            held = best.get(name)
+            if held is None or _knowledge(issue) > _knowledge(held):
+                best[name] = issue
+    return best
+
+
+def read_verdicts(path: Path) -> dict[str, bool]:
+    """A judge's verdicts: JSONL with rollout_id and verdict (true or false) a line.
+
+    Raises:
+        DataError: the file cannot be read, or a line has another form.
+    """
+    verdicts: dict[str, bool] = {}
+    try:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            row = json.loads(line) if line.strip() else None
+            if row is None:
+                continue
+            if not isinstance(row, dict) or not isinstance(row.get("verdict"), bool) or "rollout_id" not in row:
+                raise DataError(f"{path}, line {number}: no verdict", 'A line is {"rollout_id": "…", "verdict": true}')
+            verdicts[str(row["rollout_id"])] = row["verdict"]
+    except OSError as failure:
+        raise DataError(f"{path} cannot be read: {failure.strerror}", "Check --verdicts") from failure
+    except ValueError as failure:
+        raise DataError(f"{path} is no JSONL: {failure}", "Check --verdicts") from failure
+    return verdicts
+
+
+def _knowledge(issue: Issue) -> tuple[bool, bool]:
+    return bool(issue.gold_ranges), issue.gold_entities is not None
+
+
+def _notes(
+    stored: Stored, designs: Sequence[Design], rescored: Sequence[Rescored], wanted: frozenset[str]
+) -> list[str]:
+    total = len(stored)
+    notes = [f"{count} x {reason}: left out" for reason, count in stored.left_out.items()]
+    sizes: dict[int, int] = {}
+    for group in stored.groups.tolist():
+        sizes[group] = sizes.get(group, 0) + 1
+    alone = sum(1 for size in sizes.values() if size == 1)
+    if alone:
+        notes.append(f"{alone} of {len(sizes)} groups have one rollout: nothing to compare (try --group issue)")
+    lines = sum(1 for outcome in stored.outcomes if outcome.gold_ranges)
+    if "line_ranges" in wanted and lines < total:
+        users = ", ".join(d.name for d in designs if "line_ranges" in d.needs)
+        notes.append(
+            f"{total - lines} of {total} rollouts have no gold lines: the line score of {users} is 1 there without "
+            "answered lines and 0 with"
+        )
+    known = sum(1 for outcome in stored.outcomes if outcome.gold_entities is not None)
+    if "entities" in wanted and known < total:
+        users = ", ".join(d.name for d in designs if "entities" in d.needs)
+        notes.append(f"classes and functions are not known for {total - known} of {total} rollouts ({users})")
+    judged = sum(1 for outcome in stored.outcomes if outcome.verdict is not None)
+    if "verdict" in wanted and judged < total:
+        notes.append(f"{total - judged} of {total} rollouts have no verdict of a judge (--verdicts)")
+    notes += [
+        f"{one.design.name} failed on {one.failed} rollouts, first: {one.first_failure}"
+        for one in rescored
+        if one.failed
+    ]
+    return notes

@@ -1,0 +1,265 @@
+"""Measures against values worked by hand, and the whole replay from Parquet to page."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import kendalltau
+
+from codegrep.commands import COMMANDS, run
+from codegrep.errors import ConfigError, DataError
+from codegrep.lab.designs import SHIPPED, Design, load_designs
+from codegrep.lab.measures import agreements, measure, pairs_within, properties
+from codegrep.lab.replay import read_issues, read_verdicts, replay
+from codegrep.lab.rescored import rescore
+from codegrep.lab.stored import Stored
+from codegrep.rewards.advantage import efficiency, none, settle
+from codegrep.rewards.designs import v3
+from codegrep.rewards.governance import Conduct, Rules
+from codegrep.rewards.outcome import Outcome, RewardParts
+from tests.lab.made import write_run
+
+
+def outcome(found: bool, calls: int, tokens: int = 10, exit_cause: str = "answer") -> Outcome:
+    return Outcome(
+        ("a",) if found else ("x",), frozenset("a"), calls_per_turn=(calls, 0), exit_cause=exit_cause,
+        unique_calls_per_turn=(calls, 0), generated_tokens=tokens,
+    )  # fmt: skip
+
+
+def stored_of(groups: list[list[Outcome]]) -> Stored:
+    flat = [o for group in groups for o in group]
+    return Stored(
+        [str(n) for n in range(len(flat))],
+        ["i"] * len(flat),
+        flat,
+        [Conduct(o.exit_cause, o.calls_per_turn) for o in flat],
+        [(o.generated_tokens - 2, 2) for o in flat],
+        np.array([g for g, group in enumerate(groups) for _ in group], dtype=np.intp),
+        [str(g) for g in range(len(groups))],
+    )
+
+
+ALIVE = [outcome(True, 4, 30), outcome(False, 1, 10), outcome(True, 1, 20), outcome(False, 4, 40)]
+DEAD = [outcome(True, 2, 10), outcome(True, 4, 10)]
+PLAIN, SCALED = Design("plain", v3, none, scale="none"), Design("scaled", v3, efficiency, scale="none")
+
+
+def test_measures_by_hand() -> None:
+    stored = stored_of([ALIVE, DEAD])
+    m = measure(stored, rescore(stored, SCALED), properties(stored))
+    assert (m.rollouts, m.scored, m.groups, m.dead) == (6, 6, 2, 0.5)
+    assert m.reward_mean == pytest.approx(4 / 6)
+    # Rewards 1 0 1 0: deviation sqrt(4·0.25/3) = 0.57735; the dead group has 0.
+    assert m.group_std == pytest.approx(0.57735 / 2, abs=1e-5)
+    # |A| = 0.5 four times; factors 1, .5, .5, 1.
+    assert m.mass_normalised == pytest.approx(2.0 / 6)
+    assert m.mass_factor == pytest.approx(1.5 / 6)
+    assert m.mass == pytest.approx(1.5 / 6)
+    # Weights .5 .25 .25 .5: (1.5)² / (.25 + .0625 + .0625 + .25) = 3.6 of 6 rollouts.
+    assert m.effective == pytest.approx(3.6 / 6)
+    assert m.positive == pytest.approx(0.5)
+    assert m.bias == pytest.approx(0.0)
+    tokens = next(push for push in m.pushes if push.name == "tokens")
+    # Raised: (30·.5 + 20·.25) / .75; lowered: (10·.25 + 40·.5) / .75.
+    assert tokens.raised == pytest.approx(20 / 0.75)
+    assert tokens.lowered == pytest.approx(22.5 / 0.75)
+    (file_f, *_) = m.components
+    assert (file_f.name, file_f.alone, file_f.unique) == ("file_f", pytest.approx(1.0), pytest.approx(1.0))
+    assert {c.name for c in m.components} == {"file_f", "searched"}  # what is only observed is no component
+
+
+def test_correlation_is_within_groups() -> None:
+    # Between groups longer is worse, within groups longer is better: only the latter is what GRPO sees.
+    first = [outcome(True, 1, 20), outcome(False, 1, 10)]
+    second = [outcome(False, 1, 110), outcome(False, 1, 100), outcome(True, 1, 120)]
+    stored = stored_of([first, second])
+    m = measure(stored, rescore(stored, PLAIN), properties(stored))
+    assert {p.name: p.correlation for p in m.pushes}["tokens"] > 0.8
+    assert math.isnan({p.name: p.correlation for p in m.pushes}["turns"])
+
+
+def test_rewards_and_advantages_are_those_of_the_reference() -> None:
+    stored = stored_of([ALIVE, [*DEAD, outcome(False, 1), outcome(True, 1, exit_cause="infrastructure")]])
+    design = Design("v3", v3, efficiency)
+    done = rescore(stored, design)
+    settled = settle(stored.outcomes, 4, v3, efficiency)
+    assert done.advantages == pytest.approx(settled.advantages)
+    assert np.isnan(done.rewards[-1])
+    assert done.kept[-1] == 0
+
+
+def test_governance_takes_mass() -> None:
+    group = [*ALIVE[:3], outcome(False, 6, 12, exit_cause="max_tokens"), outcome(True, 6, 12)]
+    masked = Rules({"max_tokens": "full_mask", "excessive_calls": "last_turn"}, max_calls=5)
+    stored = stored_of([group])
+    done = rescore(stored, replace(PLAIN, rules=masked))
+    # Six calls in the first turn: judged as ended there, which holds 10 of its 12 tokens; and its reward is 0.
+    assert done.kept.tolist() == pytest.approx([1, 1, 1, 10 / 12, 10 / 12])
+    assert done.rewards.tolist() == [1, 0, 1, 0, 0]
+    only_tokens = rescore(stored, replace(PLAIN, rules=Rules({"max_tokens": "full_mask"}, masked_in_group=False)))
+    assert only_tokens.kept.tolist() == [1, 1, 1, 0, 1]
+    assert np.isnan(only_tokens.rewards[3])
+
+
+def test_a_design_that_raises_loses_the_rollout_only() -> None:
+    def fussy(o: Outcome) -> RewardParts:
+        return RewardParts(1.0 / (o.generated_tokens - 20))
+
+    stored = stored_of([ALIVE])
+    done = rescore(stored, Design("fussy", fussy, none))
+    assert done.failed == 1
+    assert done.first_failure == "2: ZeroDivisionError: float division by zero"
+    assert np.isnan(done.rewards).tolist() == [False, False, True, False]
+
+
+def test_sign_flips_by_hand() -> None:
+    def upside_down(o: Outcome) -> RewardParts:
+        return RewardParts(-v3(o).total)
+
+    def calls(o: Outcome) -> float:
+        return float(sum(o.calls_per_turn) > 1)
+
+    stored = stored_of([ALIVE, DEAD])
+    rescored = [rescore(stored, d) for d in (PLAIN, Design("down", upside_down, none), Design("few", v3, calls))]
+    down, few, _ = agreements(stored, rescored)
+    assert (down.tau, down.groups, down.flips) == (-1.0, 1, 1.0)
+    assert (few.tau, few.flips) == (1.0, 0.0)
+    assert (few.silenced, few.awakened) == (pytest.approx(2 / 6), 0.0)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(0, 3)), min_size=2, max_size=24),
+)
+def test_tau_is_scipys(rows: list[tuple[int, int, int]]) -> None:
+    groups = np.unique([g for g, _, _ in rows], return_inverse=True)[1]
+    outcomes = [replace(ALIVE[0], generated_tokens=a, malformed_calls=b) for _, a, b in rows]
+    stored = replace(stored_of([outcomes]), groups=groups, group_names=[str(g) for g in range(groups.max() + 1)])
+    a = rescore(stored, Design("a", lambda o: RewardParts(float(o.generated_tokens)), none))
+    b = rescore(stored, Design("b", lambda o: RewardParts(float(o.malformed_calls)), none))
+    (agreement,) = agreements(stored, [a, b])
+    taus = [
+        kendalltau(a.rewards[groups == g], b.rewards[groups == g]).statistic
+        for g in range(groups.max() + 1)
+        if a.alive[g] and b.alive[g]
+    ]
+    assert agreement.groups == len(taus)
+    assert math.isnan(agreement.tau) if not taus else agreement.tau == pytest.approx(np.mean(taus))
+
+
+def test_pairs() -> None:
+    first, second = pairs_within(np.array([1, 0, 1, 2, 1, 0]))
+    found = {frozenset(pair) for pair in zip(first.tolist(), second.tolist(), strict=True)}
+    assert found == {frozenset(p) for p in [(1, 5), (0, 2), (0, 4), (2, 4)]}
+    assert len(pairs_within(np.zeros(1000, dtype=int))[0]) == 64 * 63 // 2
+    assert len(pairs_within(np.array([], dtype=int))[0]) == 0
+
+
+def test_designs_by_name() -> None:
+    designs = load_designs([*SHIPPED, "plain: reward=v3 advantage=none", "reward=v2"])
+    assert [d.name for d in designs][:4] == ["v1", "v2", "v3", "swe_grep"]
+    assert (designs[3].baseline, designs[3].scale) == ("loo", "none")
+    assert designs[3].rules.handling["max_tokens"] == "full_mask"
+    assert designs[-1].name == "v2+efficiency"
+    for spec, words in [
+        ("v9", "no experiment called 'v9'"),
+        ("x: reward=v9", "no reward called 'v9'"),
+        ("x:", "names nothing"),
+        ("x: reward=v3 reward.params.betta=1", "betta"),
+    ]:
+        with pytest.raises(ConfigError, match=words):
+            load_designs([spec])
+    with pytest.raises(ConfigError, match="two designs are called v3"):
+        load_designs(["v3", "v3"])
+
+
+def test_the_documented_design_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "reward-designs.md").read_text(encoding="utf-8")
+    code, settings = (re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "yaml"))
+    assert code is not None
+    assert settings is not None
+    (tmp_path / "conf" / "reward").mkdir(parents=True)
+    (tmp_path / "conf" / "reward" / "first_file.yaml").write_text(settings[1], encoding="utf-8")
+    (tmp_path / "my_rewards.py").write_text(code[1], encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (design,) = load_designs(["mine: reward=first_file advantage=rloo"], tmp_path / "conf")
+    assert design.baseline == "loo"
+    assert design.reward(outcome(True, 1, 100)).total == pytest.approx(0.99)
+    assert design.reward(outcome(True, 0, 100)).total == 0
+    later = replace(outcome(True, 1, 100), predicted=("x", "a"))
+    assert design.reward(later).total == pytest.approx(0.49)
+    assert design.needs == frozenset()
+
+
+def test_the_command_from_parquet_to_page_and_mlflow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(tmp_path / "outputs")
+    page, numbers = tmp_path / "page.html", tmp_path / "numbers.json"
+    verdicts = tmp_path / "verdicts.jsonl"
+    verdicts.write_text('{"rollout_id": "policy-0-issue-0-0", "verdict": true}\n')
+    argv = [str(tmp_path / "outputs"), "--design", "v1", "--design", "v3", "--design", "judged: reward=tiered"]
+    argv += ["--html", str(page), "--json", str(numbers), "--verdicts", str(verdicts), "--mlflow", str(tmp_path / "ml")]
+    assert run(COMMANDS["replay"], argv) == 0
+    printed = capsys.readouterr().out
+    assert "72 rollouts in 12 groups" in printed
+    assert "have no verdict of a judge" in printed
+    text = page.read_text(encoding="utf-8")
+    assert text.count("<svg") == 4
+    for outside in ("<script", "<link", "src=", "<img", "@import"):
+        assert outside not in text
+    loaded = json.loads(numbers.read_text(encoding="utf-8"))
+    assert [d["name"] for d in loaded["designs"]] == ["v1", "v3", "judged"]
+    assert len(loaded["agreements"]) == 3
+
+    from codegrep.tracking.store import connect, sqlite_uri
+
+    client = connect(sqlite_uri(tmp_path / "ml"))
+    (experiment,) = [e for e in client.search_experiments() if e.name == "codegrep-replay"]
+    (logged,) = client.search_runs([experiment.experiment_id])
+    assert logged.info.status == "FINISHED"
+    assert logged.data.metrics["replay/v3/dead"] == pytest.approx(loaded["designs"][1]["dead"])
+    assert "replay/v1/share_file_f" in logged.data.metrics
+
+
+def test_notes_say_what_is_not_known(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    done = replay([tmp_path], load_designs(["v2", "codescout"]))
+    text = "\n".join(done.notes)
+    assert "72 of 72 rollouts have no gold lines: the line score of v2" in text
+    assert "classes and functions are not known for 72 of 72 rollouts (codescout)" in text
+
+
+def test_issues_are_found_beside_the_rollouts(tmp_path: Path) -> None:
+    write_run(tmp_path)
+    line = {
+        "instance_id": "issue-0", "repo": "o/n", "base_commit": "c", "problem_statement": "s", "patch": "",
+        "gold_files": ["a.py"], "gold_ranges": [{"path": "a.py", "start": 1, "end": 2}], "source": "", "created_at": "",
+    }  # fmt: skip
+    for number, ranges in enumerate(([], line["gold_ranges"], [])):
+        folder = tmp_path / "artifacts" / f"prepare-{number}"
+        folder.mkdir()
+        (folder / "issues.jsonl").write_text(json.dumps({**line, "gold_ranges": ranges}) + "\n")
+    done = replay([tmp_path], load_designs(["v2"]))
+    known = [o for o in done.stored.outcomes if o.gold_ranges]
+    assert len(known) == 18  # issue-0 in 3 steps of 6
+
+
+def test_files_that_are_none(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.jsonl"
+    with pytest.raises(DataError, match="cannot be read"):
+        read_issues(bad)
+    bad.write_text('{"rollout_id": "x"}\n')
+    with pytest.raises(DataError, match="no issue"):
+        read_issues(bad)
+    with pytest.raises(DataError, match="line 1: no verdict"):
+        read_verdicts(bad)
+    bad.write_text("{")
+    with pytest.raises(DataError, match="no JSONL"):
+        read_verdicts(bad)
