@@ -124,13 +124,14 @@ def train(design: Design, schedule: Schedule | None = None, model: Assumptions |
 def initial_policy(arms: Sequence[Behaviour]) -> Floats:
     """Two to three turns of about four calls, some repeats, mostly one file: a model that can call tools, untrained."""
     weights = np.array([_prior(arm) for arm in arms])
-    return weights / weights.sum()
+    shares: Floats = weights / weights.sum()
+    return shares
 
 
 def gradient(world: _Arms, policy: Floats, start: Floats, design: Design, kl: float) -> Floats:
     """(arms,) the formula of the module's text."""
-    mean = np.bincount(world.arm, world.probability * advantages(world, policy, design), minlength=len(policy))
-    mean /= world.kind.max() + 1
+    kinds = int(world.kind.max()) + 1
+    mean = np.bincount(world.arm, world.probability * advantages(world, policy, design) / kinds, minlength=len(policy))
     log_ratio = np.log(policy / start)
     return policy * (mean - policy @ mean) - kl * policy * (log_ratio - policy @ log_ratio)
 
@@ -208,5 +209,6 @@ def _prior(arm: Behaviour) -> float:
 
 def _softmax(theta: Floats) -> Floats:
     raised = np.exp(theta - theta.max())
-    floored: Floats = np.maximum(raised / raised.sum(), 1e-30)
-    return floored / floored.sum()
+    floored = np.maximum(raised / raised.sum(), 1e-30)
+    shares: Floats = floored / floored.sum()
+    return shares

@@ -94,8 +94,9 @@ def play(
     places = list(worlds if worlds is not None else built_in_worlds())
     if not places:
         raise DataError("no issue can be played", "Give issues of a repository with a dozen gold files or more")
-    names = [policy.name for policy in (*honest, *gaming)]
-    rollouts = [[record(world, policy.says(world)) for policy in (*honest, *gaming)] for world in places]
+    everyone: list[HonestPolicy | GamingPolicy] = [*honest, *gaming]
+    names = [policy.name for policy in everyone]
+    rollouts = [[record(world, policy.says(world)) for policy in everyone] for world in places]
     rewards: dict[str, dict[str, float]] = {}
     updates: dict[str, dict[str, float]] = {}
     findings: list[Finding] = []

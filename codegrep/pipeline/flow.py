@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from codegrep import errors
 from codegrep.errors import CodegrepError, InfrastructureError
 from codegrep.issues import Issue
-from codegrep.pipeline.prepare import issue_from_json
+from codegrep.issues.jsonl import issue_from_json
 
 
 class Worker(Protocol):

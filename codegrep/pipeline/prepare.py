@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -13,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from codegrep.errors import CodegrepError, DataError, DiskError, InfrastructureError, RepositoryError
-from codegrep.issues import Issue, LineRange
+from codegrep.issues import Issue
 from codegrep.issues.entities import gold_entities
 from codegrep.issues.git_process import run_git
-from codegrep.issues.issue import Entity
+from codegrep.issues.jsonl import read_issues, write_issues
 from codegrep.issues.load import load_issues
 from codegrep.issues.repositories import list_repositories
 from codegrep.issues.source import RepositoryLocation
@@ -198,28 +197,6 @@ def existing(clone: BareClone, names: Collection[str]) -> set[str]:
     said = run_git(["cat-file", "--batch-check"], clone.path, stdin="".join(f"{n}\n" for n in asked).encode())
     answers = said.decode(errors="replace").splitlines()
     return {name for name, answer in zip(asked, answers, strict=True) if not answer.endswith(" missing")}
-
-
-def write_issues(path: Path, issues: Sequence[Issue]) -> None:
-    """One JSON object a line, fields as in Issue."""
-    partial = path.with_suffix(".partial")
-    partial.write_text("".join(json.dumps(asdict(issue)) + "\n" for issue in issues), encoding="utf-8")
-    partial.replace(path)
-
-
-def read_issues(path: Path) -> list[Issue]:
-    """Inverse of write_issues."""
-    return [issue_from_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
-
-
-def issue_from_json(text: str) -> Issue:
-    """One Issue from its JSON text."""
-    row = json.loads(text)
-    row["gold_files"] = tuple(row["gold_files"])
-    row["gold_ranges"] = tuple(LineRange(**r) for r in row["gold_ranges"])
-    known = row.get("gold_entities")
-    row["gold_entities"] = None if known is None else tuple(Entity(**entity) for entity in known)
-    return Issue(**row)
 
 
 def _tell(

@@ -1,0 +1,32 @@
+"""Issues as JSON lines: what `prepare` leaves, and what later stages and the reward lab read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from codegrep.issues.issue import Entity, Issue, LineRange
+
+
+def write_issues(path: Path, issues: Sequence[Issue]) -> None:
+    """One JSON object a line, fields as in Issue."""
+    partial = path.with_suffix(".partial")
+    partial.write_text("".join(json.dumps(asdict(issue)) + "\n" for issue in issues), encoding="utf-8")
+    partial.replace(path)
+
+
+def read_issues(path: Path) -> list[Issue]:
+    """Inverse of write_issues."""
+    return [issue_from_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def issue_from_json(text: str) -> Issue:
+    """One Issue from its JSON text."""
+    row = json.loads(text)
+    row["gold_files"] = tuple(row["gold_files"])
+    row["gold_ranges"] = tuple(LineRange(**r) for r in row["gold_ranges"])
+    known = row.get("gold_entities")
+    row["gold_entities"] = None if known is None else tuple(Entity(**entity) for entity in known)
+    return Issue(**row)
