@@ -17,10 +17,11 @@ _SIZES = {
     "repositories": "repositories of the data",
     "issues": "issues of the data",
     "held-out": "held-out issues",
-    "cores": "CPU cores of the cluster",
-    "gpus": "GPUs of the cluster",
-    "memory-gib": "memory of the cluster",
-    "disk-gib": "disk of the cluster",
+    "nodes": "nodes of the cluster",
+    "cores": "CPU cores of all nodes",
+    "gpus": "GPUs of all nodes",
+    "memory-gib": "memory of all nodes, GiB",
+    "disk-gib": "disk of all nodes, GiB",
 }
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from codegrep.errors import ConfigError
 
 MEASURED = "scripts/bench/unit_costs.py"
-_ONE_MACHINE = f"{MEASURED}, 2 cores (x86-64, AVX-512)"
+_ONE_MACHINE = f"{MEASURED} --quick, 2 cores (x86-64)"
 
 
 @dataclass(frozen=True)
@@ -27,10 +27,10 @@ class Cost:
 class Costs:
     """All unit costs. Times of the sandbox are CPU time, which a busy machine does not stretch."""
 
-    call_cpu: Cost = Cost(0.020, "CPU s / tool call", _ONE_MACHINE, True)
-    call_own_cpu: Cost = Cost(0.006, "CPU s / tool call, in the actor's one thread", _ONE_MACHINE, True)
+    call_cpu: Cost = Cost(0.018, "CPU s / tool call", _ONE_MACHINE, True)
+    call_own_cpu: Cost = Cost(0.0084, "CPU s / tool call, in the actor's one thread", _ONE_MACHINE, True)
     call_seconds: Cost = Cost(0.1, "s / turn of calls on a free machine", "assumed; the benchmark tells it")
-    tree_cpu: Cost = Cost(0.00024, "CPU s / file of a new worktree", _ONE_MACHINE, True)
+    tree_cpu: Cost = Cost(0.00021, "CPU s / file of a new worktree", _ONE_MACHINE, True)
     tree_file_bytes: Cost = Cost(15_000, "B / file of a worktree", _ONE_MACHINE, True)
     record_token_bytes: Cost = Cost(3.6, "B / token of a stored rollout", _ONE_MACHINE, True)
     clone_bytes: Cost = Cost(84 * 2**20, "B / bare clone", "mean of 19 full clones of Python projects", True)

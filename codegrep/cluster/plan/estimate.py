@@ -18,12 +18,15 @@ GIT_ADDS_PER_SECOND = 1 / 0.006  # `git worktree add --no-checkout`, one reposit
 
 @dataclass(frozen=True)
 class Size:
-    """What the data set and the machine are. repositories, issues: of training and held-out together."""
+    """What the data set and the site are. repositories, issues: of training and held-out together. Cores, GPUs, memory
+    and disk are those of all nodes together.
+    """
 
     repositories: int = 1_800
     issues: int = 10_000
     held_out: int = 400
     times: float = 1.0
+    nodes: int = 1
     cores: float = 128.0
     gpus: float = 8.0
     memory_gib: float = 2_000.0
@@ -119,8 +122,8 @@ def step_of(config: Config, shape: Shape, costs: Costs, size: Size) -> Step:
     passes = 6.0 if config.train.gradient_checkpointing else 4.0  # the base is frozen: no gradients of its weights
     update = (2.0 + passes) * shape.parameters * context / flops * grpo.updates_per_batch
     tool_cpu = calls * costs.call_cpu.value
-    busy = min(size.cores, float(tools.concurrency * max(1, config.sandbox.actors)))
-    actors = max(1, config.sandbox.actors)
+    actors = max(1, config.sandbox.actors) * size.nodes
+    busy = min(size.cores, float(tools.concurrency * actors))
     own = calls * costs.call_own_cpu.value / actors
     seconds = max(tool_cpu / busy, own, turns * costs.call_seconds.value)
     return Step(rollouts, calls, sampled, context, generation, seconds, scoring, update, tool_cpu)
@@ -183,7 +186,7 @@ def _training(config: Config, shape: Shape, costs: Costs, size: Size, step: Step
         Line("checkpoints kept, disk", config.train.grpo.keep * 3 * adapter / GIB, "GiB", "keep x (adapter + Adam)"),
         Line(
             "adapters to engines elsewhere",
-            steps * adapter * max(0.0, size.gpus / 8 - 1) / GIB,
+            steps * adapter * (size.nodes - 1) / GIB,
             "GiB",
             "to other nodes",
         ),
@@ -204,7 +207,7 @@ def _evaluation(config: Config, shape: Shape, costs: Costs, size: Size, step: St
 
 
 def _limits(config: Config, shape: Shape, costs: Costs, size: Size, step: Step) -> list[Limit]:
-    actors = max(1, config.sandbox.actors)
+    actors = max(1, config.sandbox.actors) * size.nodes
     request = request_of(config, share_nodes=True)
     commits = _commits(costs, size)
     prompts = config.train.grpo.prompts_per_step * size.times
