@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,7 @@ from codegrep.rollout.store import RolloutWriter
 from codegrep.sandbox.actor import RemoteSandbox
 from codegrep.sandbox.measure import summary
 from codegrep.tracking.run import TrackingHandle
+from codegrep.tracking.system import SystemMetrics, machine_id
 from codegrep.training.callbacks import OnLog
 from codegrep.training.loops import Policy
 
@@ -151,9 +153,16 @@ class OpenTrackedLog:
     def __call__(self) -> OnLog:
         tracker = self.handle.open()
         progress = Path(self.progress)
+        used = time.process_time()
+        if self.handle.machine not in ("", machine_id()):  # the driver records its own machine
+            every = self.handle.system_metrics_seconds
+            SystemMetrics(tracker, every, node=f"node_{machine_id()}", since=self.handle.started).__enter__()
 
         def log(step: int, numbers: dict[str, float]) -> None:
-            tracker.metrics(numbers, step=step)
+            nonlocal used
+            now = time.process_time()
+            tracker.metrics({**numbers, "seconds/cpu": now - used}, step=step)
+            used = now
             progress.write_text(str(step), encoding="utf-8")
 
         return log

@@ -32,6 +32,7 @@ from codegrep.tracking.parameters import masked
 from codegrep.tracking.run import Tracker
 from codegrep.tracking.store import resolve
 from codegrep.tracking.sweep import child_tags
+from codegrep.tracking.system import SystemMetrics
 
 # In the order in which they run; each module has inputs(context) and run(context, artifact).
 STAGE_MODULES: dict[str, ModuleType] = {
@@ -137,6 +138,7 @@ def _recorded(config: Config, experiment: str, places: Places, run_folder: Path)
         tags=tags,
         run_id_file=run_folder / "mlflow_run_id",
         artifact_location=location,
+        system_metrics_seconds=config.tracking.system_metrics_seconds,
     )
     try:
         tracker.params(asdict(config))
@@ -144,7 +146,8 @@ def _recorded(config: Config, experiment: str, places: Places, run_folder: Path)
         write_json(run_folder / "environment.json", environment)
         tracker.artifact(run_folder / "config.json", "run")
         tracker.artifact(run_folder / "environment.json", "run")
-        yield tracker
+        with SystemMetrics(tracker, config.tracking.system_metrics_seconds, since=tracker.handle.started):
+            yield tracker
         status = "FINISHED"
         if failure.is_file():  # of an earlier attempt; MLflow's tags are overwritten, never deleted
             tracker.tags({"error": ""})

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("codegrep.tracking")
 _LONGEST_PAUSE = 300.0  # seconds
+# A server that takes requests and never answers costs a time-out at every attempt: at most a twentieth of a run's time.
+_PAUSE_FOR_COST = 20.0
 _METRICS_PER_REQUEST = 1000  # MLflow's limits
 _PARAMS_PER_REQUEST = 100
 # What MLflow will refuse again however often it is asked. Everything else may be a store that is away for a while.
@@ -37,9 +39,10 @@ class _Lane:
     def closed(self) -> bool:
         return time.monotonic() < self.closed_until
 
-    def failed(self) -> None:
+    def failed(self, seconds: float) -> None:
+        """An attempt that took so long has failed."""
         self.pause = min(2 * self.pause, _LONGEST_PAUSE) if self.pause else self.first_pause
-        self.closed_until = time.monotonic() + self.pause
+        self.closed_until = time.monotonic() + max(self.pause, _PAUSE_FOR_COST * seconds)
 
     def worked(self) -> None:
         self.pause = self.closed_until = 0.0
@@ -49,8 +52,9 @@ class Delivery:
     """One process's way to the store. Not for several threads at once.
 
     After a failure nothing is tried for a while: entries go straight to the spool, so a server that is away costs a run
-    a few seconds an hour. The first entry after the pause sends everything that waits, oldest first. An entry that
-    fails goes to the end of the line, so that it cannot hold up the others for ever.
+    a few seconds an hour, and one that hangs a twentieth of its time. The first entry after the pause sends everything
+    that waits, oldest first. An entry that fails goes to the end of the line, so that it cannot hold up the others for
+    ever.
 
     Attributes:
         unsent: entries of this process that wait in the spool.
@@ -113,6 +117,7 @@ class Delivery:
 
     def _try(self, entry: Entry) -> bool:
         """Whether the entry is done with: taken, or refused for good."""
+        began = time.monotonic()
         try:
             if self._client is None:
                 self._client = store.connect(self._uri)
@@ -123,7 +128,7 @@ class Delivery:
                 self.rejected += 1
                 self._say_once(f"rejected {entry.kind}", "MLflow refuses %s for good (%s)", entry.kind, reason)
                 return True
-            self._lane(entry).failed()
+            self._lane(entry).failed(time.monotonic() - began)
             self._say_once("away", "MLflow cannot be reached (%s); what is logged is kept and sent later", reason)
             return False
         self._lane(entry).worked()

@@ -24,6 +24,7 @@ from codegrep.tracking import identity, parameters, store
 from codegrep.tracking.delivery import Delivery
 from codegrep.tracking.names import is_allowed
 from codegrep.tracking.spool import Entry, Spool
+from codegrep.tracking.system import machine_id
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,11 +43,17 @@ class TrackingHandle:
         run_id: MLflow's id of the run.
         spool: folder for what cannot be sent; "" is the machine's temporary folder (then it is sent only by the process
             that kept it).
+        started: epoch seconds at which the driver opened the run.
+        machine: `system.machine_id` of the driver's machine.
+        system_metrics_seconds: how often a worker on another machine records its use; 0 never.
     """
 
     uri: str = field(repr=False)
     run_id: str
     spool: str = ""
+    started: float = 0.0
+    machine: str = ""
+    system_metrics_seconds: float = 0.0
 
     def open(self) -> Tracker:
         """A tracker for this process. Reaches for the server only when something is logged."""
@@ -79,6 +86,7 @@ class Tracker:
         run_id_file: Path,
         artifact_location: str | None = None,
         key: str | None = None,
+        system_metrics_seconds: float = 0.0,
     ) -> Tracker:
         """Create the run, or continue the one that `run_id_file` names, and mark it RUNNING.
 
@@ -94,6 +102,7 @@ class Tracker:
             artifact_location: of a new experiment; None puts it beside an SQLite file, or leaves it to the server.
             key: a name of the run's own, unique in the experiment, by which it is found again where the file is
                 missing; None makes one up, and then only the file leads to the run.
+            system_metrics_seconds: for workers on other machines; see `TrackingHandle`.
 
         Raises:
             InfrastructureError: a new run cannot be created since the store cannot be reached. (A known run is
@@ -119,7 +128,9 @@ class Tracker:
                 ) from error
             run_id = recorded
             _log.warning("MLflow cannot be reached (%s); the run goes on and is recorded later", _first_line(error))
-        tracker = TrackingHandle(uri, run_id, str(run_id_file.parent.absolute())).open()
+        spool = str(run_id_file.parent.absolute())
+        handle = TrackingHandle(uri, run_id, spool, _first_start(run_id_file), machine_id(), system_metrics_seconds)
+        tracker = handle.open()
         tracker._delivery.flush(force=True)
         tracker._deliver(Entry("status", {"status": "RUNNING", "end_time": None}))
         tracker.tags(tags)
@@ -265,6 +276,17 @@ class Tracker:
         if about not in self._said:
             self._said.add(about)
             _log.warning("%s", message)
+
+
+def _first_start(run_id_file: Path) -> float:
+    """When the run was first opened; the run's folder keeps it, so that a continued run counts on."""
+    path = run_id_file.with_name("started")
+    try:
+        return float(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        now = time.time()
+        path.write_text(f"{now:.0f}\n", encoding="utf-8")
+        return now
 
 
 def _number(value: Any) -> float | None:

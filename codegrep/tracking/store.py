@@ -24,7 +24,7 @@ _ENVIRONMENT = {
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
     # MLflow's default waits for minutes on a server that is away; the tracker buffers and tries again later instead.
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
-    "MLFLOW_HTTP_REQUEST_TIMEOUT": "60",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
 }
 
 

@@ -122,9 +122,16 @@ def write_sweep(outputs: Path, sweep_id: str, designs: dict[str, float], seeds: 
 
 
 def write_run(
-    outputs: Path, design: str, seed: int, quality: float, sweep_id: str = "", parent: str = "", trains: bool = True
+    outputs: Path,
+    design: str,
+    seed: int,
+    quality: float,
+    sweep_id: str = "",
+    parent: str = "",
+    trains: bool = True,
+    uri: str = "",
 ) -> Tracker:
-    config = TrackingConfig("sqlite", "", "codegrep", sweep=sweep_id, parent_run=parent)
+    config = TrackingConfig("sqlite", uri, "codegrep", sweep=sweep_id, parent_run=parent)
     uri, location = store.resolve(config, outputs)
     folder = outputs / "runs" / f"{design}-seed{seed}-0123abcd"
     tags = {**sweep.child_tags(config), "codegrep.run_folder": folder.name}
