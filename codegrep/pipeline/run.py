@@ -139,6 +139,7 @@ def _recorded(config: Config, experiment: str, places: Places, run_folder: Path)
         run_id_file=run_folder / "mlflow_run_id",
         artifact_location=location,
         system_metrics_seconds=config.tracking.system_metrics_seconds,
+        patience=config.tracking.start_patience_seconds,
     )
     try:
         tracker.params(asdict(config))

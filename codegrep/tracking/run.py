@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 STATUSES = ("FINISHED", "FAILED", "KILLED")
+_REFUSED = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})  # waiting does not mend these
+_BETWEEN_TRIES = 5.0  # seconds
 
 _log = logging.getLogger("codegrep.tracking")
 
@@ -87,6 +89,7 @@ class Tracker:
         artifact_location: str | None = None,
         key: str | None = None,
         system_metrics_seconds: float = 0.0,
+        patience: float = 0.0,
     ) -> Tracker:
         """Create the run, or continue the one that `run_id_file` names, and mark it RUNNING.
 
@@ -103,6 +106,7 @@ class Tracker:
             key: a name of the run's own, unique in the experiment, by which it is found again where the file is
                 missing; None makes one up, and then only the file leads to the run.
             system_metrics_seconds: for workers on other machines; see `TrackingHandle`.
+            patience: seconds that a new run waits for a store that does not answer.
 
         Raises:
             InfrastructureError: a new run cannot be created since the store cannot be reached. (A known run is
@@ -110,24 +114,34 @@ class Tracker:
         """
         run_id_file.parent.mkdir(parents=True, exist_ok=True)
         recorded = identity.recorded(run_id_file)
-        try:
-            client = store.connect(uri)
-            run_id = recorded if recorded and identity.is_there(client, recorded) else None
-            if run_id is None:
-                location = artifact_location or store.artifact_location(uri)
-                experiment_id = identity.experiment(client, experiment, location)
-                run_id = identity.create_once(client, experiment_id, name, run_id_file, key)
-        except ImportError:
-            raise
-        except Exception as error:
-            if not recorded:
-                place = parameters.masked_text(uri)
-                raise InfrastructureError(
-                    f"MLflow cannot be opened at {place} ({_first_line(error)})",
-                    "Start the server, check tracking.uri, or use tracking=sqlite",
-                ) from error
-            run_id = recorded
-            _log.warning("MLflow cannot be reached (%s); the run goes on and is recorded later", _first_line(error))
+        began = time.monotonic()
+        while True:
+            try:
+                client = store.connect(uri)
+                run_id = recorded if recorded and identity.is_there(client, recorded) else None
+                if run_id is None:
+                    location = artifact_location or store.artifact_location(uri)
+                    experiment_id = identity.experiment(client, experiment, location)
+                    run_id = identity.create_once(client, experiment_id, name, run_id_file, key)
+                break
+            except ImportError:
+                raise
+            except Exception as error:
+                if recorded:
+                    run_id = recorded
+                    _log.warning(
+                        "MLflow cannot be reached (%s); the run goes on and is recorded later", _first_line(error)
+                    )
+                    break
+                left = patience - (time.monotonic() - began)
+                if left <= 0 or getattr(error, "error_code", "") in _REFUSED:
+                    place = parameters.masked_text(uri)
+                    raise InfrastructureError(
+                        f"MLflow cannot be opened at {place} ({_first_line(error)})",
+                        "Start the server, check tracking.uri and the login, or use tracking=sqlite",
+                    ) from error
+                _log.warning("MLflow does not answer yet; another %.0f s are waited for it", left)
+                time.sleep(min(left, _BETWEEN_TRIES))
         spool = str(run_id_file.parent.absolute())
         handle = TrackingHandle(uri, run_id, spool, _first_start(run_id_file), machine_id(), system_metrics_seconds)
         tracker = handle.open()

@@ -89,6 +89,7 @@ def open_sweep(
         run_id_file=outputs / "sweeps" / sweep_id / "mlflow_run_id",
         artifact_location=location,
         key=f"sweep-{sweep_id}",
+        patience=tracking.start_patience_seconds,
     )
 
 

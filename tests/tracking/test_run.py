@@ -258,6 +258,27 @@ def test_the_store_comes_back_in_the_middle(outputs):
     assert [row["a"] for row in history(tracker.handle)] == [0.0, 1.0, 2.0]
 
 
+def test_a_new_run_waits_for_a_store_as_long_as_it_may(outputs, monkeypatch):
+    tries = []
+
+    def connect(uri):
+        tries.append(uri)
+        if len(tries) < 3:
+            raise ConnectionError("not yet")
+        return real(uri)
+
+    real = store.connect
+    monkeypatch.setattr("codegrep.tracking.run._BETWEEN_TRIES", 0.01)
+    monkeypatch.setattr("codegrep.tracking.store.connect", connect)
+    uri = store.sqlite_uri(outputs)
+    tracker = Tracker.start(uri, "codegrep", "v3", {}, outputs / "run_id", patience=60)
+    assert len(tries) >= 3 and _run(tracker).info.status == "RUNNING"
+    tries.clear()
+    with pytest.raises(InfrastructureError, match="cannot be opened"):
+        Tracker.start(uri, "codegrep", "v3", {}, outputs / "another", patience=0)
+    assert len(tries) == 1
+
+
 def test_a_run_deleted_while_it_is_written_to_ends_nothing(outputs):
     tracker = _start(outputs)
     store.connect(tracker.handle.uri).delete_run(tracker.run_id)
