@@ -34,7 +34,7 @@ CURVES = (
     "seconds/step",
     "seconds/cpu",
 )
-CURVE_ROOMS = ("errors/", "governance/", "rollout/exit_", "heldout/")  # all of their names
+CURVE_ROOMS = ("errors/", "governance/", "rollout/exit_", "ladder/")  # all of their names
 
 
 @dataclass(frozen=True)
@@ -169,7 +169,7 @@ def _trained_by(client: MlflowClient, run: Run) -> str:
 
 def _curves(uri: str, run_id: str) -> History:
     past = history(TrackingHandle(uri, run_id), lambda name: name in CURVES or name.startswith(CURVE_ROOMS))
-    return [row for row in past if "reward/total" in row or any(name.startswith("heldout/") for name in row)]
+    return [row for row in past if "reward/total" in row or "ladder/f05" in row]
 
 
 def _is_number(cell: object) -> bool:
