@@ -73,7 +73,14 @@ def test_pins_name_no_build() -> None:
 
 
 def test_extras_are_there() -> None:
-    assert set(PROJECT["project"]["optional-dependencies"]) == {"cpu-engine", "gpu-engine", "serve", "s3", "dev"}
+    assert set(PROJECT["project"]["optional-dependencies"]) == {
+        "cpu-engine",
+        "gpu-engine",
+        "team-server",
+        "serve",
+        "s3",
+        "dev",
+    }
 
 
 def test_no_version_that_is_known_not_to_install() -> None:
