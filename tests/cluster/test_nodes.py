@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +15,9 @@ import pytest
 from codegrep.cluster import outcomes
 from codegrep.rollout.store import read_rollouts
 from tests.cluster.raylets import Raylets, raylets
-from tests.pipeline.experiments import HELD_OUT, SMALL, Experiment, Running, make_repository
+from tests.pipeline.experiments import HELD_OUT, ROOT, SMALL, Experiment, Running, make_repository
+from tests.pipeline.test_label import artifact, digests, material
+from tests.pipeline.test_label import command as label_command
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 STEPS = 4
@@ -64,6 +69,37 @@ def test_a_run_spans_nodes_and_survives_their_loss_in_training_and_in_evaluation
     assert run.info.status == "FINISHED"
     points = {p.step for p in experiment.mlflow().get_metric_history(run.info.run_id, "reward/total")}
     assert points == set(range(1, STEPS + 1))
+
+
+def test_labelling_survives_the_loss_of_a_node(tmp_path: Path) -> None:
+    """The same samples, to the byte, as from a run to which nothing happened."""
+    path, gold = material(tmp_path, 400, 5)
+    label([path], gold, tmp_path / "whole", {}).wait(900)
+    with raylets([0, 1, 1, 1], tmp_path) as cluster:
+        where = ("cluster=address", f"cluster.address={cluster.address}", "labels.workers=2")
+        process = label([path], gold, tmp_path / "lost", cluster.environment, *where)
+        shards = tmp_path / "lost" / "artifacts"
+        limit = time.monotonic() + 900
+        while len(list(shards.glob("label-*/shards/*.json"))) < 5:
+            assert process.poll() is None and time.monotonic() < limit
+            time.sleep(0.05)
+        cluster.ask(f"kill {cluster.hosts('MapWorker')[-1]}")
+        assert not list(shards.glob("label-*/artifact.json")), "it was in the middle"
+        assert process.wait(900) == 0, (tmp_path / "lost.log").read_text()
+    assert digests(artifact(tmp_path / "lost")) == digests(artifact(tmp_path / "whole"))
+
+
+def label(
+    paths: list[Path], gold: Path, outputs: Path, environment: dict[str, str], *more: str
+) -> subprocess.Popen[bytes]:
+    with outputs.with_suffix(".log").open("wb") as log:
+        return subprocess.Popen(
+            label_command(paths, gold, outputs, *more),
+            cwd=ROOT,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
 
 
 def test_a_sweep_runs_side_by_side_and_a_lost_node_costs_one_start(experiment: Experiment, tmp_path: Path) -> None:
