@@ -5,6 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
+from codegrep.errors import InfrastructureError
+
+
+class EngineLostError(InfrastructureError):
+    """The engine cannot generate any more, or cannot be trusted; it has to be started again."""
+
+
+class StaleWeightsError(InfrastructureError):
+    """The engine has other weights than the request asks for; it has to be given them first."""
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -25,11 +35,18 @@ class Sampling:
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """One prompt, as token ids, and how to continue it. seed=None leaves the draw to the engine's generator."""
+    """One prompt, as token ids, and how to continue it.
+
+    Attributes:
+        seed: None leaves the draw to the engine's generator.
+        kin: requests with the same number begin alike (rollouts of one issue, turns of one rollout), so that one
+            replica's prefix cache serves them; None where nothing is known.
+    """
 
     prompt_ids: tuple[int, ...]
     sampling: Sampling
     seed: int | None = None
+    kin: int | None = None
 
 
 @dataclass(frozen=True)

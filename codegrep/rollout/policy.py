@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -66,7 +67,8 @@ class EnginePolicy:
         """Sample one turn."""
         sampling = replace(self._sampling, max_tokens=min(self._sampling.max_tokens, state.max_tokens))
         seed = None if self._seed is None else turn_seed(self._seed, state.turn)
-        return await self._engine.generate(GenerationRequest(state.context_ids, sampling, seed))
+        kin = zlib.crc32(state.issue.instance_id.encode("utf-8", "replace"))
+        return await self._engine.generate(GenerationRequest(state.context_ids, sampling, seed, kin))
 
 
 class ScriptedPolicy:

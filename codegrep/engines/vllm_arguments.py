@@ -1,0 +1,151 @@
+"""vLLM's arguments from the configuration. Imports no vLLM: configurations are checked on machines without it."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from codegrep.config import EngineConfig, VLLMConfig
+from codegrep.errors import ConfigError
+
+# vLLM takes these ranks only; smaller adapters fit into the next one.
+LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+
+
+@dataclass(frozen=True)
+class VLLMSpec:
+    """One engine; picklable.
+
+    Attributes:
+        model: folder of the base model. dtype: "bfloat16" or "float32".
+        context: longest prompt + completion, tokens. stop_ids: ids that end a generation. vocabulary: ids below it.
+        lora_rank: of the adapters that it will be given; 0 serves the base alone.
+        seed: of draws without a seed.
+    """
+
+    model: str
+    dtype: str
+    context: int
+    stop_ids: tuple[int, ...]
+    vocabulary: int
+    config: EngineConfig
+    lora_rank: int = 0
+    seed: int = 0
+
+    @property
+    def vllm(self) -> VLLMConfig:
+        """engine.vllm.
+
+        Raises:
+            ConfigError: the engine's configuration has no such part.
+        """
+        if self.config.vllm is None:
+            raise ConfigError(f"engine={self.config.name} has no engine.vllm", "Use engine=vllm")
+        return self.config.vllm
+
+
+def engine_arguments(spec: VLLMSpec) -> dict[str, Any]:
+    """Keyword arguments of vllm.AsyncEngineArgs.
+
+    Raises:
+        ConfigError: see `check_vllm`.
+    """
+    config = spec.vllm
+    check_vllm(config)
+    arguments: dict[str, Any] = {
+        "model": spec.model,
+        "skip_tokenizer_init": True,  # token ids in, token ids out
+        "dtype": spec.dtype,
+        "max_model_len": spec.context,
+        "max_num_seqs": spec.config.max_batch,
+        "seed": spec.seed,
+        "tensor_parallel_size": config.tensor_parallel,
+        "pipeline_parallel_size": config.pipeline_parallel,
+        "enable_prefix_caching": config.prefix_caching,
+        "enforce_eager": config.eager,
+        # Before temperature, top-p and top-k: what a policy ratio is made of.
+        "logprobs_mode": "raw_logprobs",
+        "generation_config": "vllm",  # the model's own sampling defaults would change the policy
+        "disable_log_stats": True,
+        "worker_extension_cls": "codegrep.engines.vllm_worker.AdapterReader",
+    }
+    if config.max_batched_tokens:
+        arguments["max_num_batched_tokens"] = config.max_batched_tokens
+    if config.device == "cpu":
+        arguments["kv_cache_memory_bytes"] = int(config.kv_cache_gib * 2**30)
+    else:
+        arguments["gpu_memory_utilization"] = config.memory_share
+        # Shards of one engine are processes of one node; Ray is left out of it.
+        arguments["distributed_executor_backend"] = "mp" if gpus_of(config) > 1 else "uni"
+        arguments["enable_sleep_mode"] = config.sleep
+    if spec.lora_rank:
+        rank = next((rank for rank in LORA_RANKS if rank >= spec.lora_rank), None)
+        if rank is None:
+            raise ConfigError(
+                f"train.lora.r={spec.lora_rank} is above vLLM's largest, {LORA_RANKS[-1]}", "Lower train.lora.r"
+            )
+        # One slot, refilled in place.
+        arguments |= {"enable_lora": True, "max_loras": 1, "max_cpu_loras": 1, "max_lora_rank": rank}
+    clash = sorted(set(config.extra) & set(arguments))
+    if clash:
+        raise ConfigError(
+            f"engine.vllm.extra holds {', '.join(clash)}, which this project sets itself", "Use the keys of engine.vllm"
+        )
+    return arguments | config.extra
+
+
+def check_vllm(config: VLLMConfig) -> None:
+    """Refuse values that cannot work, before anything is started.
+
+    Raises:
+        ConfigError: names the key.
+    """
+
+    def need(ok: bool, what: str, fix: str) -> None:
+        if not ok:
+            raise ConfigError(what, fix)
+
+    need(config.device in ("cpu", "cuda"), f"engine.vllm.device is '{config.device}'", "Use cpu or cuda")
+    need(config.placement in ("own", "shared"), f"engine.vllm.placement is '{config.placement}'", "Use own or shared")
+    for key in ("replicas", "tensor_parallel", "pipeline_parallel", "attempts"):
+        need(getattr(config, key) >= 1, f"engine.vllm.{key} is below 1", "Use 1 or more")
+    need(0 < config.memory_share <= 1, "engine.vllm.memory_share is out of range", "Use a share in (0, 1]")
+    need(config.kv_cache_gib > 0, "engine.vllm.kv_cache_gib is not positive", "0.5 holds about 20,000 tokens of 135M")
+    if config.device == "cpu":
+        need(
+            gpus_of(config) == 1, "engine.vllm.tensor_parallel needs GPUs", "Use 1, and more replicas, on a CPU"
+        )
+        need(not config.sleep, "engine.vllm.sleep needs GPUs", "Set engine.vllm.sleep=false on a CPU")
+        need(config.placement == "own", "engine.vllm.placement=shared needs GPUs", "Use placement=own on a CPU")
+    elif config.placement == "shared":
+        need(
+            config.replicas == 1,
+            "engine.vllm.placement=shared with several replicas would give each GPU to more than two",
+            "Use one replica, with tensor_parallel over the trainer's GPUs",
+        )
+    else:
+        need(not config.sleep, "engine.vllm.sleep frees the trainer's GPUs", "Use it with engine.vllm.placement=shared")
+
+
+def gpus_of(config: VLLMConfig) -> int:
+    """GPUs of one replica (on a CPU: 1, its processes)."""
+    return config.tensor_parallel * config.pipeline_parallel
+
+
+def environment(config: VLLMConfig, replicas_on_node: int = 1) -> dict[str, str]:
+    """Environment variables of a replica's processes; they have to be set before vLLM is imported."""
+    variables = {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+    if config.device != "cpu":
+        return variables
+    threads = config.threads or max(1, len(os.sched_getaffinity(0)) // replicas_on_node)
+    return variables | {
+        # One process with the model instead of two; with more than one, vLLM would also choose the cores itself.
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+        # By itself vLLM keeps one core free and pins a thread to each of the others, where it waits for whatever else
+        # runs there.
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "OMP_NUM_THREADS": str(threads),
+        # Threads that spin while they wait take the core from those they wait for: 2 against 50 tokens a second.
+        "OMP_WAIT_POLICY": "PASSIVE",
+    }

@@ -1,0 +1,237 @@
+"""Generation with vLLM: continuous batching, prefix caching, one LoRA slot that is refilled in place.
+
+Usable without Ray; `codegrep.engines.actor` puts it into actors. vLLM is imported when an engine starts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import math
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from codegrep.engines.adapter import AdapterPackage, AdapterReceipt
+from codegrep.engines.engine import EngineLostError, Generation, GenerationRequest
+from codegrep.engines.vllm_arguments import VLLMSpec, engine_arguments, environment
+from codegrep.errors import ConfigError, InfrastructureError, ModelError
+
+_SLOT = 1  # vLLM counts adapters from 1
+
+
+class VLLMEngine:
+    """Engine over vllm.AsyncLLM. Belongs to the event loop it was started in.
+
+    With a seed, or at temperature 0, the same request gives the same tokens under the same weights but for rounding:
+    other sequences of a batch change the last bits of the logits.
+
+    Attributes:
+        weights_version: of the adapter in the slot; 0 before the first.
+    """
+
+    def __init__(self, spec: VLLMSpec, llm: Any) -> None:
+        self._spec = spec
+        self._llm = llm
+        self._numbers = itertools.count()
+        self._active = 0
+        self._idle = asyncio.Condition()
+        self._exclusive = False
+        self._adapters = Path(tempfile.mkdtemp(prefix="codegrep-adapters-"))
+        self._adapter: Any = None  # the LoRARequest of requests
+        self._closed = False
+        self.weights_version = 0
+
+    @classmethod
+    async def start(cls, spec: VLLMSpec) -> VLLMEngine:
+        """Load the model; seconds on a CPU, minutes for a large one.
+
+        Raises:
+            ConfigError: vLLM is not installed, or refuses an argument.
+            ModelError: vLLM cannot run the model.
+        """
+        os.environ.update({k: v for k, v in environment(spec.vllm).items() if k not in os.environ})
+        arguments = engine_arguments(spec)
+        try:
+            from vllm import AsyncEngineArgs
+            from vllm.v1.engine.async_llm import AsyncLLM
+        except ImportError as error:
+            raise ConfigError(
+                f"engine=vllm needs vLLM, which does not import here ({error})",
+                "Run make cpu-engine (on GPUs: pip install 'codegrep[gpu-engine]'), or use engine=transformers",
+            ) from error
+        try:
+            made = AsyncEngineArgs(**arguments)
+        except (TypeError, ValueError) as error:
+            raise ConfigError(f"vLLM refuses engine.vllm: {_first_line(error)}", "See engine.vllm.extra") from error
+        try:
+            llm = AsyncLLM.from_engine_args(made)
+        except Exception as error:  # the library raises many types for what is wrong with model, memory or device
+            raise ModelError(
+                f"vLLM cannot start with model folder {spec.model}: {_first_line(error)}",
+                "Its log says more; see docs/engines.md for memory and threads",
+            ) from error
+        engine = cls(spec, llm)
+        await llm.collective_rpc("end_with", args=(os.getpid(),))
+        return engine
+
+    async def generate(self, request: GenerationRequest) -> Generation:
+        """Continue one prompt. Cancelling frees its place in the batch.
+
+        Raises:
+            EngineLostError: the engine's processes are gone, or it answers what no model can say.
+            InfrastructureError: the engine is closed, or refuses the request.
+        """
+        if not request.prompt_ids:
+            raise InfrastructureError("a prompt without tokens cannot be continued")
+        room = min(request.sampling.max_tokens, self._spec.context - len(request.prompt_ids))
+        if room <= 0:
+            return Generation((), (), "length", self.weights_version)
+        async with self._idle:
+            await self._idle.wait_for(lambda: not self._exclusive)
+            self._active += 1
+        try:
+            return await self._generate(request, room)
+        finally:
+            async with self._idle:
+                self._active -= 1
+                self._idle.notify_all()
+
+    async def load_adapter(self, package: AdapterPackage) -> AdapterReceipt:
+        """Put an adapter into the slot; waits for running requests, and lets new ones wait.
+
+        Returns:
+            What the engine's workers hold now, read from where they multiply with it.
+
+        Raises:
+            EngineLostError: the engine's processes are gone.
+            InfrastructureError: the adapter is damaged, or vLLM refuses it.
+        """
+        from vllm.lora.request import LoRARequest
+
+        async with self._idle:
+            await self._idle.wait_for(lambda: not self._exclusive)
+            self._exclusive = True
+            await self._idle.wait_for(lambda: self._active == 0)
+        try:
+            folder = self._adapters / f"{package.version}-{package.sha256[:16]}"
+            await asyncio.to_thread(package.write, folder)
+            # The name is part of the key of vLLM's prefix cache: with a new one, nothing of older weights is found.
+            name = f"policy-{folder.name}"
+            await self._ask(self._llm.add_lora(LoRARequest(name, _SLOT, str(folder), load_inplace=True)))
+            found = await self._ask(self._llm.collective_rpc("read_adapter", args=(_SLOT,)))
+            # Without load_inplace: with it, vLLM would read the folder again for every token.
+            self._adapter = LoRARequest(name, _SLOT, str(folder))
+            self.weights_version = package.version
+            self._forget_others(folder)
+        finally:
+            async with self._idle:
+                self._exclusive = False
+                self._idle.notify_all()
+        factors = {worker["factors"] for worker in found}
+        return AdapterReceipt(
+            version=package.version,
+            sha256=package.sha256,
+            factors_sha256=factors.pop() if len(factors) == 1 else "workers differ",
+            dtype=found[0]["dtype"] or self._spec.dtype,
+            slots=max(worker["held"] for worker in found),
+        )
+
+    async def sleep(self) -> None:
+        """Give the GPU's memory to the trainer: weights go to the host's memory, keys and values are dropped."""
+        if self._spec.vllm.sleep:
+            await self._ask(self._llm.sleep(level=1))
+
+    async def wake(self) -> None:
+        """Take the memory back."""
+        if self._spec.vllm.sleep:
+            await self._ask(self._llm.wake_up())
+
+    async def stats(self) -> dict[str, float]:
+        """What must not grow: requests that run, adapters held, folders of adapters, open files of this process."""
+        held = await self._ask(self._llm.list_loras())
+        return {
+            "active": float(self._active),
+            "adapters": float(len(held)),
+            "adapter_folders": float(len(list(self._adapters.iterdir()))),
+            "open_files": float(len(os.listdir("/proc/self/fd"))) if Path("/proc/self/fd").is_dir() else 0.0,
+        }
+
+    async def close(self) -> None:
+        """End the engine's processes. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        with suppress(Exception):  # it may be dead already
+            await asyncio.to_thread(self._llm.shutdown)
+        shutil.rmtree(self._adapters, ignore_errors=True)
+
+    async def _generate(self, request: GenerationRequest, room: int) -> Generation:
+        from vllm import SamplingParams
+        from vllm.inputs import TokensPrompt
+        from vllm.sampling_params import RequestOutputKind
+
+        if self._closed:
+            raise InfrastructureError("the engine is closed")
+        version, sampling = self.weights_version, request.sampling
+        parameters = SamplingParams(
+            max_tokens=room,
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            top_k=sampling.top_k,
+            seed=request.seed,
+            stop_token_ids=list(self._spec.stop_ids),
+            logprobs=0,  # of the sampled token alone
+            detokenize=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+        prompt = TokensPrompt(prompt_token_ids=list(request.prompt_ids))
+        stream = self._llm.generate(prompt, parameters, f"r{next(self._numbers)}", lora_request=self._adapter)
+        final = None
+        try:
+            async for final in stream:
+                pass
+        except Exception as error:
+            raise self._as_ours(error) from error
+        if final is None or not final.outputs:
+            raise EngineLostError("vLLM ended a request without an answer")
+        return self._checked(final.outputs[0], version)
+
+    def _checked(self, output: Any, version: int) -> Generation:
+        ids = tuple(int(token) for token in output.token_ids)
+        logprobs = tuple(
+            float(entry[token].logprob) for token, entry in zip(ids, output.logprobs or (), strict=False)
+        )
+        reason = output.finish_reason if output.finish_reason in ("stop", "length") else "abort"
+        if len(logprobs) != len(ids) or not all(map(math.isfinite, logprobs)):
+            raise EngineLostError("vLLM gave log-probabilities that are none, or not one a token")
+        if any(not 0 <= token < self._spec.vocabulary for token in ids):
+            raise EngineLostError("vLLM gave tokens that are not in the vocabulary")
+        return Generation(ids, logprobs, reason, version)
+
+    async def _ask(self, work: Any) -> Any:
+        try:
+            return await work
+        except Exception as error:
+            raise self._as_ours(error) from error
+
+    def _as_ours(self, error: Exception) -> Exception:
+        if isinstance(error, InfrastructureError):
+            return error
+        said = f"{type(error).__name__}: {_first_line(error)}"
+        if self._llm.errored or type(error).__name__ == "EngineDeadError":
+            return EngineLostError(f"vLLM's engine process is gone ({said})")
+        return InfrastructureError(f"vLLM refuses a request ({said})")
+
+    def _forget_others(self, kept: Path) -> None:
+        for folder in self._adapters.iterdir():
+            if folder != kept:
+                shutil.rmtree(folder, ignore_errors=True)
+
+
+def _first_line(error: BaseException) -> str:
+    lines = [line for line in str(error).strip().splitlines() if line.strip()]
+    return (lines or [type(error).__name__])[-1][:300]
