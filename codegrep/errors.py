@@ -42,3 +42,7 @@ class DiskError(CodegrepError):
 
 class InfrastructureError(CodegrepError):
     """The machine's fault, never the model's: a lost worker, a dead engine, a tool that could not be started."""
+
+
+class TokenMismatchError(CodegrepError):
+    """A turn's tokens do not fit the chat format, and the configuration says that this is not to be tolerated."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from codegrep.engines.adapter import AdapterPackage, AdapterReceipt
 from codegrep.engines.engine import Engine, Generation, GenerationRequest, StaleWeightsError
 from codegrep.engines.replicas import Patience, RemoteEngine
+
+if TYPE_CHECKING:
+    from codegrep.engines.adapter import AdapterPackage, AdapterReceipt
 
 # Requests of one replica that Ray lets in; the engine queues what it cannot batch.
 _MAX_CONCURRENCY = 1024
@@ -113,7 +115,7 @@ class ReplicaResources:
 def start_replicas(count: int, build: Build, resources: ReplicaResources, patience: Patience) -> RemoteEngine:
     """Start actors in the running Ray, spread over its nodes. They are restarted by Ray as often as they die.
 
-    Whether the resources can be had is to be asked first (`codegrep.cluster.admission`): Ray waits for ever.
+    Whether the resources can be had is to be asked first (`codegrep.cluster.room`): Ray waits for ever.
     """
     import ray
 

@@ -8,11 +8,13 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from codegrep.engines.adapter import AdapterPackage, AdapterReceipt, check_receipt
 from codegrep.engines.engine import EngineLostError, Generation, GenerationRequest, StaleWeightsError
 from codegrep.errors import CodegrepError, InfrastructureError
+
+if TYPE_CHECKING:  # it imports torch, and the driver may have nothing to do
+    from codegrep.engines.adapter import AdapterPackage, AdapterReceipt
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +106,9 @@ class RemoteEngine:
                 return _plausible(await _answer(work, self._patience.request_seconds))
             except StaleWeightsError as error:
                 failure, replica.ready = error, False
+            except _GoneError as error:
+                failure = error
+                self._note_loss(replica, epoch, str(error))
             except EngineLostError as error:
                 failure = error
                 self._restart(replica, epoch, str(error))
@@ -198,6 +203,8 @@ class RemoteEngine:
             return None
         import ray
 
+        from codegrep.engines.adapter import check_receipt
+
         if self._reference is None:
             self._reference = ray.put(self._package)
         work = replica.handle.load_adapter.remote(self._reference)
@@ -205,25 +212,34 @@ class RemoteEngine:
         check_receipt(self._package, receipt, f"engine replica {replica.number}")
         return receipt
 
-    def _restart(self, replica: _Replica, epoch: int, why: str) -> None:
-        import ray
-
+    def _note_loss(self, replica: _Replica, epoch: int, why: str) -> bool:
+        """A replica has to be made ready again; False where another request has noted it."""
         if replica.epoch != epoch:
-            return  # another request has seen to it
+            return False
         replica.epoch += 1
         replica.ready = False
         self.counts["restarts"] += 1
         log.warning("engine replica %d is restarted: %s", replica.number, why)
-        try:
-            ray.kill(replica.handle, no_restart=False)
-        except (ValueError, ray.exceptions.RayError):  # it is dead already: Ray is at it
-            log.debug("replica %d was gone", replica.number)
+        return True
+
+    def _restart(self, replica: _Replica, epoch: int, why: str) -> None:
+        import ray
+
+        if self._note_loss(replica, epoch, why):
+            try:
+                ray.kill(replica.handle, no_restart=False)
+            except (ValueError, ray.exceptions.RayError):  # it is dead already: Ray is at it
+                log.debug("replica %d was gone", replica.number)
 
     async def _tell(self, replica: _Replica, method: str) -> None:
         try:
             await _answer(getattr(replica.handle, method).remote(), self._patience.request_seconds)
         except EngineLostError as error:
             self._restart(replica, replica.epoch, str(error))
+
+
+class _GoneError(EngineLostError):
+    """The actor died; Ray is starting it again."""
 
 
 def _again(handles: Sequence[Any], patience: Patience, package: AdapterPackage | None) -> RemoteEngine:
@@ -260,7 +276,7 @@ async def _answer(work: Any, seconds: float) -> Any:
             raise cause from None
         raise EngineLostError(f"an engine replica failed ({type(cause).__name__}: {_first_line(cause)})") from None
     except RayActorError as error:
-        raise EngineLostError(f"an engine replica was lost ({_first_line(error)})") from None
+        raise _GoneError(f"an engine replica was lost ({_first_line(error)})") from None
     except RayError as error:
         raise EngineLostError(f"an engine replica cannot be asked ({_first_line(error)})") from None
 
@@ -280,5 +296,3 @@ def _plausible(generation: Any) -> Generation:
 
 def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:200]
-
-

@@ -11,6 +11,7 @@ from codegrep.errors import ConfigError
 
 # vLLM takes these ranks only; smaller adapters fit into the next one.
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+_CPU_BATCHED_TOKENS = 4096
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,10 @@ def engine_arguments(spec: VLLMSpec) -> dict[str, Any]:
         arguments["max_num_batched_tokens"] = config.max_batched_tokens
     if config.device == "cpu":
         arguments["kv_cache_memory_bytes"] = int(config.kv_cache_gib * 2**30)
+        # A prompt goes through in one piece. For a piece of a prompt vLLM takes the request's random generator back by
+        # one draw, which generators on a CPU cannot do: a seeded request whose prompt is split ends the engine.
+        arguments["enable_chunked_prefill"] = False
+        arguments["max_num_batched_tokens"] = max(spec.context, config.max_batched_tokens or _CPU_BATCHED_TOKENS)
     else:
         arguments["gpu_memory_utilization"] = config.memory_share
         # Shards of one engine are processes of one node; Ray is left out of it.
@@ -113,9 +118,7 @@ def check_vllm(config: VLLMConfig) -> None:
     need(0 < config.memory_share <= 1, "engine.vllm.memory_share is out of range", "Use a share in (0, 1]")
     need(config.kv_cache_gib > 0, "engine.vllm.kv_cache_gib is not positive", "0.5 holds about 20,000 tokens of 135M")
     if config.device == "cpu":
-        need(
-            gpus_of(config) == 1, "engine.vllm.tensor_parallel needs GPUs", "Use 1, and more replicas, on a CPU"
-        )
+        need(gpus_of(config) == 1, "engine.vllm.tensor_parallel needs GPUs", "Use 1, and more replicas, on a CPU")
         need(not config.sleep, "engine.vllm.sleep needs GPUs", "Set engine.vllm.sleep=false on a CPU")
         need(config.placement == "own", "engine.vllm.placement=shared needs GPUs", "Use placement=own on a CPU")
     elif config.placement == "shared":

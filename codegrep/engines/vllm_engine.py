@@ -6,6 +6,7 @@ Usable without Ray; `codegrep.engines.actor` puts it into actors. vLLM is import
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import itertools
 import math
 import os
@@ -13,14 +14,16 @@ import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from codegrep.engines.adapter import AdapterPackage, AdapterReceipt
 from codegrep.engines.engine import EngineLostError, Generation, GenerationRequest
 from codegrep.engines.vllm_arguments import VLLMSpec, engine_arguments, environment
 from codegrep.errors import ConfigError, InfrastructureError, ModelError
 
+_OPEN_FILES = Path("/proc/self/fd")
 _SLOT = 1  # vLLM counts adapters from 1
+_INSTALL = "Run make cpu-engine (on GPUs: pip install 'codegrep[gpu-engine]'), or use engine=transformers"
 
 
 class VLLMEngine:
@@ -55,14 +58,12 @@ class VLLMEngine:
         """
         os.environ.update({k: v for k, v in environment(spec.vllm).items() if k not in os.environ})
         arguments = engine_arguments(spec)
+        need_vllm()
         try:
             from vllm import AsyncEngineArgs
             from vllm.v1.engine.async_llm import AsyncLLM
         except ImportError as error:
-            raise ConfigError(
-                f"engine=vllm needs vLLM, which does not import here ({error})",
-                "Run make cpu-engine (on GPUs: pip install 'codegrep[gpu-engine]'), or use engine=transformers",
-            ) from error
+            raise ConfigError(f"vLLM is installed and does not import ({_first_line(error)})", _INSTALL) from error
         try:
             made = AsyncEngineArgs(**arguments)
         except (TypeError, ValueError) as error:
@@ -157,7 +158,7 @@ class VLLMEngine:
             "active": float(self._active),
             "adapters": float(len(held)),
             "adapter_folders": float(len(list(self._adapters.iterdir()))),
-            "open_files": float(len(os.listdir("/proc/self/fd"))) if Path("/proc/self/fd").is_dir() else 0.0,
+            "open_files": float(sum(1 for _ in _OPEN_FILES.iterdir())) if _OPEN_FILES.is_dir() else 0.0,
         }
 
     async def close(self) -> None:
@@ -190,22 +191,21 @@ class VLLMEngine:
         )
         prompt = TokensPrompt(prompt_token_ids=list(request.prompt_ids))
         stream = self._llm.generate(prompt, parameters, f"r{next(self._numbers)}", lora_request=self._adapter)
-        final = None
         try:
-            async for final in stream:
-                pass
+            outputs = [output async for output in stream]
         except Exception as error:
             raise self._as_ours(error) from error
-        if final is None or not final.outputs:
+        if not outputs or not outputs[-1].outputs:
             raise EngineLostError("vLLM ended a request without an answer")
-        return self._checked(final.outputs[0], version)
+        return self._checked(outputs[-1].outputs[0], version)
 
     def _checked(self, output: Any, version: int) -> Generation:
         ids = tuple(int(token) for token in output.token_ids)
-        logprobs = tuple(
-            float(entry[token].logprob) for token, entry in zip(ids, output.logprobs or (), strict=False)
-        )
-        reason = output.finish_reason if output.finish_reason in ("stop", "length") else "abort"
+        logprobs = tuple(float(entry[token].logprob) for token, entry in zip(ids, output.logprobs or (), strict=False))
+        reason: Literal["stop", "length", "abort"] = "abort"
+        if output.finish_reason in ("stop", "length"):
+            # "length" too where the last token that there was room for ended the turn.
+            reason = "stop" if ids and ids[-1] in self._spec.stop_ids else "length"
         if len(logprobs) != len(ids) or not all(map(math.isfinite, logprobs)):
             raise EngineLostError("vLLM gave log-probabilities that are none, or not one a token")
         if any(not 0 <= token < self._spec.vocabulary for token in ids):
@@ -230,6 +230,12 @@ class VLLMEngine:
         for folder in self._adapters.iterdir():
             if folder != kept:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def need_vllm() -> None:
+    """Raises ConfigError where vLLM is not installed. Quick: nothing is imported."""
+    if importlib.util.find_spec("vllm") is None:
+        raise ConfigError("engine=vllm needs vLLM, which is not installed here", _INSTALL)
 
 
 def _first_line(error: BaseException) -> str:

@@ -55,5 +55,7 @@ class SegmentedLora(PunicaWrapperCPU):  # type: ignore[misc]
             rows, offset = x[begin:end], 0
             for a, b, width in zip(lora_a_stacked, lora_b_stacked, output_slices, strict=True):
                 hidden = torch.mm(rows.to(a.dtype), a[slot, 0].t())
-                y[begin:end, offset : offset + width].addmm_(hidden.to(y.dtype), b[slot, 0].t().to(y.dtype), alpha=scale)
+                y[begin:end, offset : offset + width].addmm_(
+                    hidden.to(y.dtype), b[slot, 0].t().to(y.dtype), alpha=scale
+                )
                 offset += width

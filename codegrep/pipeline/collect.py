@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from codegrep.config import EngineConfig, GRPOSettings
+from codegrep.config import GRPOSettings
 from codegrep.engines import Sampling
-from codegrep.engines.transformers_engine import TransformersEngine
 from codegrep.errors import InfrastructureError
 from codegrep.issues import Issue
+from codegrep.pipeline.engines import EngineHandle
 from codegrep.pipeline.workers import AgentSettings
 from codegrep.protocol.chat import ChatFormat
 from codegrep.rollout.loop import RolloutLoop
@@ -40,7 +40,7 @@ class OpenPolicyCollector:
     """
 
     settings: AgentSettings
-    engine: EngineConfig
+    engine: EngineHandle
     grpo: GRPOSettings
     sandbox: RemoteSandbox
     records: str
@@ -52,22 +52,18 @@ class OpenPolicyCollector:
 
 
 class PolicyCollector:
-    """Samples with the model that is being trained, in its own process (training.loops.Collector)."""
+    """Samples from the policy in training, through the run's engine (training.loops.Collector)."""
 
     def __init__(self, policy: Policy, options: OpenPolicyCollector) -> None:
-        chat = ChatFormat(policy.tokenizer)
         settings, grpo = options.settings, options.grpo
-        self._engine = TransformersEngine(
-            policy.model,
-            pad_id=int(policy.tokenizer.pad_token_id),
-            stop_ids=chat.stop_ids,
-            context=settings.context,
-            max_batch=options.engine.max_batch,
-            max_wait_ms=options.engine.max_wait_ms,
-            seed=options.seed,
-        )
+        self._engine = options.engine.follow(policy)
         self._rollouts = RolloutLoop(
-            self._engine, options.sandbox, chat, settings.agent, settings.tools, context=settings.context
+            self._engine,
+            options.sandbox,
+            ChatFormat(policy.tokenizer),
+            settings.agent,
+            settings.tools,
+            context=settings.context,
         )
         self._sampling = Sampling(settings.agent.max_turn_tokens, grpo.temperature, grpo.top_p, grpo.top_k)
         self._seed = options.seed
@@ -75,6 +71,7 @@ class PolicyCollector:
         self._loop = asyncio.new_event_loop()
         logs = options.tracking is not None and policy.rank == 0
         self._tools = ToolMeasures(options.sandbox, options.tracking.open()) if logs and options.tracking else None
+        self._metrics: dict[str, float] = {}
 
     def collect(self, issues: Sequence[Issue], group_size: int, step: int) -> list[Rollout]:
         """See training.loops.Collector."""
@@ -82,17 +79,29 @@ class PolicyCollector:
         seeds = [
             _draw_seed(self._seed, step, issue.instance_id, place) for issue in issues for place in range(group_size)
         ]
-        self._engine.weights_version = step
         if self._tools is not None:
             self._loop.run_until_complete(self._tools.begin())
-        work = self._rollouts.run_many(asked, self._sampling, seeds=seeds, step=step, label="train")
-        rollouts = self._loop.run_until_complete(work)
+        rollouts = self._loop.run_until_complete(self._collect(asked, seeds, step))
         for rollout in rollouts:
             self._writer.add(rollout)
         self._writer.flush()
         if self._tools is not None:
             self._loop.run_until_complete(self._tools.log(step + 1))
         return rollouts
+
+    async def _collect(self, asked: Sequence[Issue], seeds: Sequence[int], step: int) -> list[Rollout]:
+        faults = self._rollouts.token_faults.copy()
+        self._metrics = await self._engine.follow(step)
+        rollouts = await self._rollouts.run_many(asked, self._sampling, seeds=seeds, step=step, label="train")
+        await self._engine.rest()
+        for kind in ("stop_inside", "not_closed", "control_inside", "retokenised"):
+            new = self._rollouts.token_faults[kind] - faults[kind]
+            self._metrics[f"errors/tokens_{kind}"] = float(new)
+        return rollouts
+
+    def metrics(self) -> dict[str, float]:
+        """See training.loops.Collector."""
+        return dict(self._metrics)
 
     def close(self) -> None:
         """See training.loops.Collector."""

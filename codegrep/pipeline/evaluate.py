@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from codegrep.cluster.room import Demand
 from codegrep.config import MODELS
 from codegrep.errors import InfrastructureError
 from codegrep.issues import Issue
@@ -15,9 +16,10 @@ from codegrep.metrics.retrieval import score_issue
 from codegrep.pipeline import ladder, prepare
 from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
+from codegrep.pipeline.engines import backend_of
 from codegrep.pipeline.flow import through_ray_data
 from codegrep.pipeline.loaded import fetched
-from codegrep.pipeline.models import base_model, policy_files
+from codegrep.pipeline.models import PolicyFiles, base_model, policy_files
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.workers import AgentSettings, AgentWorker, BM25Worker, TeacherWorker, rollout_from_row
 from codegrep.rollout.record import Rollout
@@ -71,6 +73,8 @@ def _agent_inputs(context: Context, which: str) -> dict[str, Any]:
         "agent": config.agent,
         "tools": config.tools,
         "sampling": sampled,
+        # A model behind an endpoint is another one than that of model.path.
+        **({"endpoint": [config.engine.openai.url, config.engine.openai.model]} if config.engine.openai else {}),
     }
 
 
@@ -149,39 +153,15 @@ def _scripted_rows(context: Context, issues: Sequence[Issue]) -> list[Row]:
 
 
 def _agent_rows(context: Context, issues: Sequence[Issue], which: str) -> list[Row]:
-    config = context.config
     files = policy_files(context, which)
     measured = context.store.open(f"measured-{which}", _agent_inputs(context, which))
     folder = measured.folder / "rollouts"
     # What the machine lost is asked again.
     done = {r.instance_id for r in read_rollouts(folder) if not r.error} if folder.is_dir() else set()
     todo = [issue for issue in issues if issue.instance_id not in done]
-    arguments = {
-        "model": str(files.model),
-        "adapter": None if files.adapter is None else str(files.adapter),
-        "dtype": config.model.dtype,
-        "engine": config.engine,
-        "settings": AgentSettings(config.agent, config.tools, config.model.context),
-        "sandbox": sandbox_for(context),
-        "temperature": config.evaluate.temperature,
-        "seed": config.seed,
-        "label": which,
-        "actors": config.evaluate.actors,
-        "use_gpu": config.train.use_gpu,
-    }
-    evaluation = config.evaluate
     with RolloutWriter(folder) as writer, context.progress(f"agent, {which}", len(issues)) as advance:
         advance(len(done))
-        blocks = through_ray_data(
-            todo,
-            AgentWorker,
-            arguments,
-            batch=evaluation.batch,
-            actors=evaluation.actors,
-            num_cpus=config.train.cpus_per_worker,
-            num_gpus=1.0 if config.train.use_gpu else 0.0,
-        )
-        for rows in blocks:
+        for rows in _answers(context, files, todo, which) if todo else ():
             for row in rows:
                 writer.add(rollout_from_row(row))
             writer.flush()
@@ -214,6 +194,34 @@ def _kept_rows(
             advance(len({_instance(row) for row in block}))
     measured.finish({"rows": len(rows), "lost": sum(1 for row in rows if _error(row))})
     return rows
+
+
+def _answers(context: Context, files: PolicyFiles, todo: Sequence[Issue], which: str) -> Iterator[list[Row]]:
+    """Rows of the agents, block by block; the engine is there as long as they are asked for."""
+    config, evaluation = context.config, context.config.evaluate
+    cpus, gpus = config.train.cpus_per_worker, 1.0 if config.train.use_gpu and not config.engine.vllm else 0.0
+    workers = Demand("agent workers", "evaluate.actors or train.cpus_per_worker", cpus, gpus, evaluation.actors)
+    engine = backend_of(config.engine).open(config, files, lora_rank=0, beside=[workers])
+    arguments = {
+        "engine": engine,
+        "settings": AgentSettings(config.agent, config.tools, config.model.context),
+        "sandbox": sandbox_for(context),
+        "temperature": evaluation.temperature,
+        "seed": config.seed,
+        "label": which,
+    }
+    try:
+        yield from through_ray_data(
+            todo,
+            AgentWorker,
+            arguments,
+            batch=evaluation.batch,
+            actors=evaluation.actors,
+            num_cpus=cpus,
+            num_gpus=gpus,
+        )
+    finally:
+        engine.end()
 
 
 def _read_lines(path: Path) -> list[Row]:

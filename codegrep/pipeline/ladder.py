@@ -21,7 +21,9 @@ from codegrep.issues import Issue
 from codegrep.metrics.retrieval import score_issue
 from codegrep.pipeline.artifact import Artifact, write_json
 from codegrep.pipeline.context import Context
+from codegrep.pipeline.engines import InProcess
 from codegrep.pipeline.flow import through_ray_data
+from codegrep.pipeline.models import PolicyFiles
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.workers import AgentSettings, AgentWorker, rollout_from_row
 
@@ -132,17 +134,13 @@ def _measure(
     for name in _ADAPTER:
         shutil.copyfile(adapter / name, folder / name)
     arguments = {
-        "model": str(model),
-        "adapter": str(folder),
-        "dtype": config.model.dtype,
-        "engine": config.engine,
+        # In the agents' own processes whatever the engine: replicas, if there are any, belong to the policy in training.
+        "engine": InProcess().open(config, PolicyFiles(model, folder), lora_rank=0, beside=()),
         "settings": AgentSettings(config.agent, config.tools, config.model.context),
         "sandbox": sandbox_for(context),
         "temperature": 0.0,
         "seed": config.seed,
         "label": f"ladder-{step}",
-        "actors": config.evaluate.actors,
-        "use_gpu": config.train.use_gpu,
     }
     by_id = {issue.instance_id: issue for issue in issues}
     scores, lost = [], 0

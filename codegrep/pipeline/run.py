@@ -24,6 +24,7 @@ from codegrep.pipeline import completion, evaluate, label, prepare, report, trai
 from codegrep.pipeline.artifact import ArtifactStore, write_json
 from codegrep.pipeline.completion import run_name
 from codegrep.pipeline.context import Context, Places
+from codegrep.pipeline.engines import backend_of
 from codegrep.pipeline.models import check_model
 from codegrep.storage import Storage
 from codegrep.tracking.environment import snapshot
@@ -60,6 +61,7 @@ def run_experiment(config: Config, experiment: str = "") -> None:
     _check_disk(places.outputs, config.sandbox.min_free_gib)
     if set(_ON_MODEL) & set(config.stages):
         check_model(config.model.path)
+        backend_of(config.engine).check(config)
     run_folder = places.runs / run_name(config)
     with _locked(run_folder), stoppable():
         try:

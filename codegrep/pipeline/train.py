@@ -9,7 +9,8 @@ from typing import Any
 from codegrep.pipeline import label, ladder, prepare
 from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
-from codegrep.pipeline.models import policy_files
+from codegrep.pipeline.engines import EngineHandle, backend_of, training_demand
+from codegrep.pipeline.models import PolicyFiles, policy_files
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.workers import AgentSettings
 
@@ -32,6 +33,8 @@ def inputs(context: Context) -> dict[str, Any]:
         "model": config.model,
         "seed": config.seed,
         **_endings(context),
+        # Another engine samples the same distribution with other draws; a stale one samples another distribution.
+        **({"engine": [config.engine.name, config.engine.sync]} if config.engine.vllm else {}),
     }
 
 
@@ -50,6 +53,17 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     if not config.train.grpo.enabled:
         context.say("  off: the warm-started model is the result")
         return {"enabled": False}
+    start = policy_files(context, "warm_start")
+    engine = backend_of(config.engine).open(
+        config, start, lora_rank=config.train.lora.r, beside=[training_demand(config)]
+    )
+    try:
+        return _train(context, artifact, start, engine)
+    finally:
+        engine.end()
+
+
+def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: EngineHandle) -> dict[str, Any]:
     # Imported here, since torch and its friends take seconds and a finished stage needs none of them.
     from codegrep.pipeline.collect import OpenPolicyCollector, OpenTrackedLog
     from codegrep.pipeline.watch import trained_with_progress
@@ -58,11 +72,11 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     from codegrep.training.lora import ADAPTER_FILE, adapter_sha256
     from codegrep.training.ray_loop import TrainingResult
 
-    start = policy_files(context, "warm_start").model
+    config = context.config
     progress_file = artifact.folder / "step"
     settings = AgentSettings(config.agent, config.tools, config.model.context)
     job = GRPOJob(
-        base=BaseModel(str(start), config.model.dtype),
+        base=BaseModel(str(start.model), config.model.dtype),
         lora=config.train.lora,
         settings=config.train.grpo,
         issues=label.training_issues(context),
@@ -72,7 +86,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         seed=config.seed,
         open_collector=OpenPolicyCollector(
             settings=settings,
-            engine=config.engine,
+            engine=engine,
             grpo=config.train.grpo,
             sandbox=sandbox_for(context),
             records=str(artifact.folder / "rollouts"),
@@ -83,6 +97,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         gradient_checkpointing=config.train.gradient_checkpointing,
         use_gpu=config.train.use_gpu,
         early_stop=config.train.early_stop,
+        sync=config.engine.sync,
     )
 
     def train_to(step: int) -> TrainingResult:
@@ -92,7 +107,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
 
     chosen: dict[str, Any] = {}
     if config.train.ladder.every:
-        climbed = ladder.climb(context, artifact, train_to, start, prepare.load(context.need("prepare")).held_out)
+        climbed = ladder.climb(context, artifact, train_to, start.model, prepare.load(context.need("prepare")).held_out)
         result = replace(climbed.last, adapter=artifact.folder / climbed.rung.folder)
         chosen = {"best_step": climbed.rung.step, "best_f05": climbed.rung.f05, "rungs": len(climbed.rungs)}
         context.say(f"  best of {len(climbed.rungs)} checkpoints: step {climbed.rung.step}")

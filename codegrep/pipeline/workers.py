@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from codegrep.config import AgentConfig, EngineConfig, TeacherConfig, ToolsConfig
+from codegrep.config import AgentConfig, TeacherConfig, ToolsConfig
 from codegrep.engines import Sampling
 from codegrep.errors import CodegrepError, InfrastructureError
 from codegrep.issues import Issue
@@ -19,6 +18,9 @@ from codegrep.rollout.loop import RolloutLoop, Sandbox
 from codegrep.rollout.policy import ScriptedPolicy
 from codegrep.rollout.record import Rollout
 from codegrep.rollout.teacher import ScriptedSearch, Teacher, first_row, gold_answer
+
+if TYPE_CHECKING:
+    from codegrep.pipeline.engines import EngineHandle
 
 T = TypeVar("T")
 
@@ -84,42 +86,22 @@ class AgentWorker:
 
     def __init__(
         self,
-        model: str,
-        adapter: str | None,
-        dtype: str,
-        engine: EngineConfig,
+        engine: EngineHandle,
         settings: AgentSettings,
         sandbox: Sandbox,
         temperature: float,
         seed: int,
         label: str,
-        actors: int,
-        use_gpu: bool,
     ) -> None:
-        import torch
-
-        from codegrep.engines.models import load_model, load_tokenizer
-        from codegrep.engines.transformers_engine import TransformersEngine
-
-        # The actors of a node share its cores; Ray's own default is one thread a promised CPU.
-        torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // actors))
-        tokenizer = load_tokenizer(Path(model))
-        chat = ChatFormat(tokenizer)
-        loaded: Any = load_model(Path(model), dtype)
-        if adapter is not None:
-            from codegrep.training.lora import load_adapter
-
-            loaded = load_adapter(loaded, Path(adapter))
-        self._engine = TransformersEngine(
-            loaded.to("cuda") if use_gpu else loaded,
-            pad_id=int(tokenizer.pad_token_id),
-            stop_ids=chat.stop_ids,
-            context=settings.context,
-            max_batch=engine.max_batch,
-            max_wait_ms=engine.max_wait_ms,
-        )
+        served = engine.serve()
         self._rollouts = RolloutLoop(
-            self._engine, sandbox, chat, settings.agent, settings.tools, context=settings.context
+            served.engine,
+            sandbox,
+            served.chat,
+            settings.agent,
+            settings.tools,
+            context=settings.context,
+            make_policy=served.make_policy,
         )
         self._sampling = Sampling(max_tokens=settings.agent.max_turn_tokens, temperature=temperature)
         self._seed, self._label = seed, label

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from codegrep.errors import ModelError
@@ -55,6 +56,21 @@ class Tokenizer(Protocol):
     def apply_chat_template(self, conversation: Any, **kwargs: Any) -> Any:
         """Render messages."""
         ...
+
+
+@dataclass(frozen=True)
+class TurnFault:
+    """What is odd about the tokens of one turn.
+
+    Attributes:
+        kind: "stop_inside", "not_closed", "control_inside" or "retokenised".
+        grave: the engine or the template is wrong, and training on the turn would be; else the model is merely odd.
+        what: in words.
+    """
+
+    kind: str
+    grave: bool
+    what: str
 
 
 class ChatFormat:
@@ -138,6 +154,26 @@ class ChatFormat:
         tokens do not.
         """
         return [*self._encode(text, self._control), self.end_of_turn]
+
+    def turn_fault(self, ids: Sequence[int], ended_by_stop: bool) -> TurnFault | None:
+        """What is odd about sampled tokens, or None.
+
+        Args:
+            ids: of one turn, as sampled.
+            ended_by_stop: the engine says that the model ended its turn; then the token that did it must be there, or
+                nothing would teach the model to end.
+        """
+        if any(token in self.stop_ids for token in ids[:-1]):
+            return TurnFault("stop_inside", True, "the engine went on after a token that ends a turn")
+        closed = bool(ids) and ids[-1] in self.stop_ids
+        if ended_by_stop != closed:
+            what = "the engine says that the turn ended, but its last token does not end one"
+            return TurnFault("not_closed", True, what if ended_by_stop else "the turn ended, and the engine denies it")
+        if not self._control_ids.isdisjoint(ids[:-1] if closed else ids):
+            return TurnFault("control_inside", False, "the model wrote a control token inside its turn")
+        if self._encode(self.decode(ids), self._control) != list(ids[:-1] if closed else ids):
+            return TurnFault("retokenised", False, "the turn's text would be encoded into other tokens")
+        return None
 
     def decode(self, ids: Sequence[int]) -> str:
         """Text of sampled ids, without a closing stop token. For parsing and reading only."""

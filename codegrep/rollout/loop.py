@@ -18,13 +18,14 @@ import asyncio
 import json
 import logging
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from codegrep.config import AgentConfig, ToolsConfig
 from codegrep.engines.engine import Engine, Generation, Sampling
-from codegrep.errors import CodegrepError, InfrastructureError
+from codegrep.errors import CodegrepError, InfrastructureError, TokenMismatchError
 from codegrep.issues.issue import Issue
 from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult, ToolStatus
 from codegrep.protocol.chat import ChatFormat
@@ -45,6 +46,8 @@ from codegrep.rollout.record import CallRecord, ExitCause, Rollout, Turn
 from codegrep.sandbox.toolbox import Toolbox
 
 log = logging.getLogger(__name__)
+
+MakePolicy = Callable[[Engine, Sampling, int | None], Policy]
 
 
 class Sandbox(Protocol):
@@ -67,6 +70,10 @@ class RolloutLoop:
         context: longest prompt + completion of the model, tokens.
         schemas: how the tools are described; None takes those of tools.names (of the tool's own class where it is no
             tool of the protocol).
+        make_policy: who speaks for the engine in `run`.
+
+    Attributes:
+        token_faults: turns by what is odd about their tokens (ChatFormat.turn_fault).
     """
 
     def __init__(
@@ -79,6 +86,7 @@ class RolloutLoop:
         *,
         context: int,
         schemas: Sequence[ToolSchema] | None = None,
+        make_policy: MakePolicy = EnginePolicy,
     ) -> None:
         self._engine = engine
         self._sandbox = sandbox
@@ -87,24 +95,31 @@ class RolloutLoop:
         self._tools = tools
         self._context = context
         self._schemas = _described(tools) if schemas is None else tuple(schemas)
+        self._make_policy = make_policy
+        self.token_faults: Counter[str] = Counter()
 
     def prompt_ids(self, issue: Issue) -> list[int]:
         """The prompt of an issue, as token ids."""
+        native = self._style() == "native"
+        system, user = self._prompts(issue, self._style())
+        return self._chat.prompt_ids(system, user, [s.function for s in self._schemas] if native else ())
+
+    def _style(self) -> PromptStyle:
+        detailed = self._agent.prompt != "short"
+        return "native" if detailed and self._chat.renders_tools else "detailed" if detailed else "short"
+
+    def _prompts(self, issue: Issue, style: PromptStyle) -> tuple[str, str]:
         agent = self._agent
-        detailed = agent.prompt != "short"
-        native = detailed and self._chat.renders_tools
-        style: PromptStyle = "native" if native else "detailed" if detailed else "short"
         system = system_prompt(agent, self._tools, self._schemas, style)
         user = user_prompt(issue.repo, issue.problem_statement, agent.max_issue_chars, agent.exploration_turns == 0)
-        return self._chat.prompt_ids(system, user, [s.function for s in self._schemas] if native else ())
+        return system, user
 
     async def run(self, issue: Issue, sampling: Sampling, *, seed: int, step: int = -1, label: str = "") -> Rollout:
         """One rollout of the engine's model. Never raises but for cancellation: see `run_policy`."""
         if self._engine is None:
             raise InfrastructureError("this rollout loop was made without an engine")
-        return await self.run_policy(
-            issue, EnginePolicy(self._engine, sampling, seed), seed=seed, step=step, label=label
-        )
+        policy = self._make_policy(self._engine, sampling, seed)
+        return await self.run_policy(issue, policy, seed=seed, step=step, label=label)
 
     async def run_policy(
         self, issue: Issue, policy: Policy, *, seed: int = 0, step: int = -1, label: str = ""
@@ -115,8 +130,11 @@ class RolloutLoop:
             seed, step: recorded. label: first part of rollout_id, by default the policy's source.
 
         Returns:
-            The record. A lost engine, sandbox or repository, and a fault of this code, end it as "infrastructure"
-            with the turns that were made so far; only cancellation is raised.
+            The record. A lost engine, sandbox or repository, more than agent.max_seconds, and a fault of this code end
+            it as "infrastructure" with the turns that were made so far. Only cancellation is raised, and
+
+        Raises:
+            TokenMismatchError: with agent.strict_tokens, at the first turn whose tokens do not fit the chat format.
         """
         run = _Run(
             issue,
@@ -142,9 +160,17 @@ class RolloutLoop:
         )
         try:
             run.rollout.prompt_ids = self.prompt_ids(issue)
-            while (cause := await self._turn(run)) is None:
-                pass
+            # Text is for policies that have no tokens. A template that describes tools itself needs tokens.
+            style: PromptStyle = "short" if self._agent.prompt == "short" else "detailed"
+            run.messages += zip(("system", "user"), self._prompts(issue, style), strict=True)
+            async with asyncio.timeout(self._agent.max_seconds or None):
+                while (cause := await self._turn(run)) is None:
+                    pass
             run.rollout.exit_cause = cause.value
+        except TimeoutError:
+            run.rollout.error = f"given up after {self._agent.max_seconds:g} s (agent.max_seconds)"
+        except TokenMismatchError:
+            raise
         except CodegrepError as failure:
             run.rollout.error = str(failure)
         except Exception as failure:
@@ -199,12 +225,16 @@ class RolloutLoop:
             return ExitCause.CONTEXT_LIMIT if room <= 0 else ExitCause.MAX_TOKENS
         answer_turn = turn_index >= self._agent.exploration_turns
         max_tokens = min(self._agent.max_turn_tokens, budget, room)
-        state = TurnState(run.issue, turn_index, answer_turn, tuple(run.results), context_ids, max_tokens)
+        state = TurnState(
+            run.issue, turn_index, answer_turn, tuple(run.results), context_ids, max_tokens, tuple(run.messages)
+        )
         started = time.perf_counter()
         generation = await run.policy.next(state)
         turn = self._record(run, generation, time.perf_counter() - started)
         if generation.finish_reason == "abort":
             raise InfrastructureError("the engine gave up a generation")
+        self._look_at_tokens(run, generation)
+        run.messages.append(("assistant", turn.text))
         message = parse_message(turn.text)
         if message.answer is not None:
             turn.calls = [_refused(n, call, AFTER_ANSWER_REFUSAL) for n, call in enumerate(message.calls, 1)]
@@ -220,6 +250,17 @@ class RolloutLoop:
             return ExitCause.NO_TOOL_CALL
         await self._explore(run, turn, message)
         return None
+
+    def _look_at_tokens(self, run: _Run, generation: Generation) -> None:
+        fault = self._chat.turn_fault(generation.token_ids, generation.finish_reason == "stop")
+        if not fault:
+            return
+        self.token_faults[fault.kind] += 1
+        if fault.grave and self._agent.strict_tokens:
+            raise TokenMismatchError(
+                f"turn {len(run.rollout.turns)} of {run.rollout.rollout_id}: {fault.what}",
+                "Look at the engine's stop tokens and the model's chat template, or set agent.strict_tokens=false",
+            )
 
     def _record(self, run: _Run, generation: Generation, seconds: float) -> Turn:
         """Append sampled tokens, with mask 1 and their log-probabilities, and open the turn's record."""
@@ -257,6 +298,7 @@ class RolloutLoop:
             notes.append(ANSWER_NOW)
         observation = render(results, self._tools, key=run.issue.instance_id, note=" ".join(notes))
         turn.observation = text_of(observation)
+        run.messages.append(("user", turn.observation))
         ended_by_stop = rollout.completion_ids[-1] == self._chat.end_of_turn
         ids = self._chat.observation_ids(observation, ended_by_stop)
         rollout.completion_ids += ids
@@ -279,6 +321,7 @@ class _Run:
     policy: Policy
     rollout: Rollout
     results: list[tuple[ToolResult, ...]] = field(default_factory=list)
+    messages: list[tuple[str, str]] = field(default_factory=list)
 
 
 def _refused(number: int, call: ToolCall | MalformedCall, why: str) -> CallRecord:

@@ -6,12 +6,15 @@ import hashlib
 import zlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from codegrep.engines.engine import Engine, Generation, GenerationRequest, Sampling
 from codegrep.issues.issue import Issue
 from codegrep.protocol.calls import ToolResult
 from codegrep.protocol.chat import ChatFormat
+
+if TYPE_CHECKING:
+    from codegrep.engines.openai_engine import OpenAIEngine
 
 
 @dataclass(frozen=True)
@@ -25,6 +28,7 @@ class TurnState:
         results: of every earlier turn, in call order.
         context_ids: prompt and everything after it, as token ids.
         max_tokens: most tokens of this turn, the stop token included; > 0.
+        messages: the same conversation as text, (role, content) each, for policies that have no tokens.
     """
 
     issue: Issue
@@ -33,6 +37,7 @@ class TurnState:
     results: tuple[tuple[ToolResult, ...], ...]
     context_ids: tuple[int, ...]
     max_tokens: int
+    messages: tuple[tuple[str, str], ...] = ()
 
 
 class Policy(Protocol):
@@ -40,7 +45,7 @@ class Policy(Protocol):
 
     @property
     def source(self) -> str:
-        """Rollout.source: "policy" or "scripted"."""
+        """Rollout.source: "policy", "endpoint" or "scripted"."""
         ...
 
     async def next(self, state: TurnState) -> Generation:
@@ -69,6 +74,37 @@ class EnginePolicy:
         seed = None if self._seed is None else turn_seed(self._seed, state.turn)
         kin = zlib.crc32(state.issue.instance_id.encode("utf-8", "replace"))
         return await self._engine.generate(GenerationRequest(state.context_ids, sampling, seed, kin))
+
+
+class ChatPolicy:
+    """A model behind an endpoint that takes and gives text. Its turns are encoded to be counted and recorded; these are
+    not the tokens that it sampled, so its rollouts have no log-probabilities and a source of their own.
+
+    Args:
+        sampling: of every turn; its max_tokens is a further bound.
+        seed: as EnginePolicy.
+    """
+
+    source = "endpoint"
+
+    def __init__(self, endpoint: OpenAIEngine, chat: ChatFormat, sampling: Sampling, seed: int | None) -> None:
+        self._endpoint = endpoint
+        self._chat = chat
+        self._sampling = sampling
+        self._seed = seed
+
+    async def next(self, state: TurnState) -> Generation:
+        """Ask for one turn."""
+        sampling = replace(self._sampling, max_tokens=min(self._sampling.max_tokens, state.max_tokens))
+        messages = [{"role": role, "content": content} for role, content in state.messages]
+        seed = None if self._seed is None else turn_seed(self._seed, state.turn)
+        reply = await self._endpoint.complete(messages, sampling, seed=seed)
+        ids = self._chat.turn_ids(reply.text)
+        if reply.finish_reason == "length":
+            ids = ids[:-1]
+        # Another tokenizer counts differently; the endpoint has kept to the limit in its own tokens.
+        kept = ids[: state.max_tokens]
+        return Generation(tuple(kept), (), "stop" if kept and kept[-1] in self._chat.stop_ids else "length")
 
 
 class ScriptedPolicy:

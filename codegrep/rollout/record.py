@@ -62,7 +62,8 @@ class Rollout:
 
     Attributes:
         rollout_id: unique within a run.
-        source: "policy", or "scripted" for the teacher that is no model.
+        source: "policy", "endpoint" for a model that gives text and no tokens, or "scripted" for the teacher that is no
+            model.
         prompt_ids: (P,) tokens of system prompt and issue.
         completion_ids: (C,) everything after the prompt: sampled tokens and tool text, as the model saw them.
         loss_mask: (C,) 1 exactly on sampled tokens, 0 on tool text and scaffolding.

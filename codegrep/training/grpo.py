@@ -6,7 +6,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,7 +19,7 @@ from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl import GRPOConfig
 
-from codegrep.config import GRPOSettings, LoraSettings
+from codegrep.config import GRPOSettings, LoraSettings, SyncConfig
 from codegrep.errors import ConfigError, DataError, InfrastructureError
 from codegrep.issues.issue import Issue
 from codegrep.rewards.advantage import Baseline, baseline_factors
@@ -49,8 +49,10 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
     KL is measured against the model with the adapter off: `model` must be the warm-started one, merged
     (`codegrep.training.lora.merge_adapter`).
 
-    Log-probabilities at sampling are used as an alarm only (`policy/logprob_gap`): the importance-sampling correction
-    is off, since engines give raw log-probabilities, and processed ones under top-p and top-k drive the ratio to zero.
+    Log-probabilities at sampling, which engines give raw (before temperature, top-p and top-k: processed ones drive a
+    ratio to zero), are an alarm: `policy/logprob_gap` and `policy/ess` say how far engine and trainer are apart, and
+    beyond the bounds of `sync` training stops. Where `sync` lets the engine fall behind, the policy term of each token
+    is also multiplied by the truncated ratio of trainer to engine.
 
     Args:
         model: base with frozen weights, through `scoring.add_scoring`; the adapter is attached here.
@@ -60,6 +62,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         lora, settings: train.lora, train.grpo.
         max_completion_tokens: for loss_type dr_grpo, and for the record.
         workers: Ray Train workers; each takes whole groups.
+        sync: engine.sync. collected: numbers of the last `collect`.
 
     Raises:
         ConfigError: prompts_per_step cannot be divided among workers and microbatches.
@@ -84,10 +87,14 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         workers: int = 1,
         use_cpu: bool = True,
         gradient_checkpointing: bool = False,
+        sync: SyncConfig | None = None,
+        collected: Callable[[], dict[str, float]] = dict,
         **kwargs: Any,
     ) -> None:
         self._issues = {issue.instance_id: issue for issue in issues}
         self._collect = collect
+        self._collected = collected
+        self._sync = sync or SyncConfig()
         self._group_size = settings.group_size
         self._end = cast(int, tokenizer.eos_token_id)
         self._reward, self._factor, self._baseline = reward, factor, baseline
@@ -108,6 +115,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
             peft_config=lora_config(lora),
             rollout_func=self._roll_out,
             fast_scoring=use_cpu,
+            importance_cap=self._sync.importance_cap if self._sync.max_staleness else 0.0,
             **kwargs,
         )
         if use_cpu:
@@ -187,16 +195,45 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
                 }
             )
             if self.logprob_gap is not None:
-                mean, largest = self.logprob_gap
-                sums.append({"policy/logprob_gap": (mean, 1.0), "policy/logprob_gap_max": (largest, 1.0)})
+                gap = self.logprob_gap
+                sums.append(
+                    {
+                        "policy/logprob_gap": (gap.mean, 1.0),
+                        "policy/logprob_gap_max": (gap.largest, 1.0),
+                        "policy/ess": (gap.ess, 1.0),
+                        "policy/importance_ratio": (gap.ratio, 1.0),
+                    }
+                )
+            sums.append({name: (value, 1.0) for name, value in self._collected().items()})
             self.own_metrics = add_up(gather_object(sums))
             self._sums = []
+            check_gap(self.own_metrics, self._sync)
         super().log(logs, start_time)
 
     def grpo_names(self, logs: Any) -> dict[str, float]:
         """A log of TRL under the project's names, with the own numbers of the step (which win where both have one)."""
         own = self.own_metrics if "loss" in logs else {}
         return {**from_trl(logs), **own}
+
+
+def check_gap(metrics: Mapping[str, float], sync: SyncConfig) -> None:
+    """The guard over engine and trainer: on-policy, both give the same tokens nearly the same probability.
+
+    Raises:
+        InfrastructureError: they do not; the engine generates with other weights, or computes something else.
+    """
+    gap, ess = metrics.get("policy/logprob_gap"), metrics.get("policy/ess")
+    if gap is None or ess is None or metrics.get("engine/staleness"):
+        return
+    for wrong, what, key in (
+        (sync.max_logprob_gap and not gap <= sync.max_logprob_gap, f"{gap:.3g} nats a token apart", "max_logprob_gap"),
+        (sync.min_ess and not ess >= sync.min_ess, f"at an effective sample size of {ess:.1%}", "min_ess"),
+    ):
+        if wrong:
+            raise InfrastructureError(
+                f"engine and trainer are {what} in this step (engine.sync.{key}={getattr(sync, key):g})",
+                "The engine has other weights or another dtype; training on its rollouts would be wrong",
+            )
 
 
 def grpo_arguments(

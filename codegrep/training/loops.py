@@ -18,6 +18,7 @@ from codegrep.config import (
     FunctionConfig,
     GRPOSettings,
     LoraSettings,
+    SyncConfig,
     WarmStartConfig,
 )
 from codegrep.issues.issue import Issue
@@ -64,6 +65,10 @@ class Collector(Protocol):
         """
         ...
 
+    def metrics(self) -> dict[str, float]:
+        """Numbers of the last `collect` under the catalogue's names: the engine's weights, odd tokens."""
+        ...
+
     def close(self) -> None:
         """Free engine and sandboxes."""
         ...
@@ -104,6 +109,7 @@ class GRPOJob:
     use_gpu: bool = False
     early_stop: EarlyStopConfig = field(default_factory=EarlyStopConfig)
     pause_at: int = 0  # optimiser step that this start ends at; 0: the last
+    sync: SyncConfig = field(default_factory=SyncConfig)
 
 
 def warm_start_loop(config: dict[str, Any]) -> None:
@@ -155,6 +161,8 @@ def grpo_loop(config: dict[str, Any]) -> None:
             workers=workers,
             use_cpu=not job.use_gpu,
             gradient_checkpointing=job.gradient_checkpointing,
+            sync=job.sync,
+            collected=source.metrics,
         )
         log = StepLog(_open(job.open_log, rank), trainer.grpo_names)
         with closing(job.open_collector(Policy(trainer.policy, tokenizer, rank, workers))) as collector:
@@ -197,3 +205,6 @@ class _Source:
 
     def __call__(self, issues: Sequence[Issue], group_size: int, step: int) -> list[Rollout]:
         return self.collector.collect(issues, group_size, step)
+
+    def metrics(self) -> dict[str, float]:
+        return self.collector.metrics()

@@ -5,7 +5,6 @@ The base is frozen and may be bfloat16; the LoRA matrices are float32 (steps of 
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,11 +14,10 @@ from safetensors.torch import load_file
 from transformers import PreTrainedModel, set_seed
 
 from codegrep.config import LoraSettings
+from codegrep.engines.adapter import ADAPTER_FILE, AdapterPackage, tensors_sha256
 from codegrep.engines.models import load_model, load_tokenizer, provide
 from codegrep.errors import ModelError
 from codegrep.training.lora_linear import use_fused_lora
-
-ADAPTER_FILE = "adapter_model.safetensors"
 
 
 def lora_config(settings: LoraSettings) -> LoraConfig:
@@ -73,13 +71,15 @@ def adapter_sha256(source: PeftModel | Path) -> str:
 
     An engine that computes it over what it was given proves that the adapter arrived.
     """
-    tensors = get_peft_model_state_dict(source) if isinstance(source, PeftModel) else load_file(source / ADAPTER_FILE)
-    digest = hashlib.sha256()
-    for name in sorted(tensors):
-        tensor = tensors[name].detach().cpu().contiguous()
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}\n".encode())
-        digest.update(tensor.view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
+    return tensors_sha256(
+        get_peft_model_state_dict(source) if isinstance(source, PeftModel) else load_file(source / ADAPTER_FILE)
+    )
+
+
+def package_adapter(model: PeftModel, version: int) -> AdapterPackage:
+    """The adapter as it is now, to be sent to an engine. version: optimiser steps done."""
+    config = model.peft_config[model.active_adapter].to_dict()
+    return AdapterPackage.of(get_peft_model_state_dict(model), config, version)
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,15 @@ from __future__ import annotations
 import inspect
 import logging
 import time
+from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
+
+from codegrep.errors import InfrastructureError
 
 TRL_TESTED = "1.16"
 
@@ -41,7 +44,12 @@ _SOURCE: dict[str, tuple[str, ...]] = {
     "_generate": ('extra_fields.pop("env_mask", None)', "return prompt_ids, completion_ids, tool_mask"),
     "_generate_and_score_completions": ('"advantages": advantages', 'output["tool_mask"]', "torch.nanmean"),
     "_prepare_inputs": ("self._buffered_inputs", "self._step % generate_every == 0", "split_tensor_dict"),
-    "_compute_loss": ('inputs["tool_mask"]', "advantages.dim() == 1", 'inputs.get("old_per_token_logps")'),
+    "_compute_loss": (
+        'inputs["tool_mask"]',
+        "advantages.dim() == 1",
+        'advantages = inputs["advantages"]',
+        'inputs.get("old_per_token_logps")',
+    ),
 }
 _PROMPT_COLUMNS = ("prompt_ids", "prompt_mask")
 _COMPLETION_COLUMNS = (
@@ -81,14 +89,19 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     Attributes:
         fast_scoring: use that scoring; off, TRL's own runs.
         seconds: wall time of the last step by phase: "score" is TRL's scoring (rollouts included), "step" the whole.
-        logprob_gap: (mean, max) of |log p at sampling - log p at training| over the step's sampled tokens; None where
-            the engine gave none, or at another temperature than 1 (engines give raw log-probabilities).
+        importance_cap: with a value above 0 the policy term of every token is multiplied by
+            min(exp(log p at training - log p at sampling), importance_cap), truncated importance sampling as TRL does
+            it for its own vLLM modes ("token_truncate"). KL and normaliser are left alone.
+        logprob_gap: of the step; None where the engine gave no log-probabilities, or at another temperature than 1
+            (engines give raw log-probabilities).
     """
 
-    def __init__(self, *args: Any, fast_scoring: bool, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, fast_scoring: bool, importance_cap: float = 0.0, **kwargs: Any) -> None:
         self.fast_scoring = fast_scoring
+        self.importance_cap = importance_cap
         self.seconds = {"score": 0.0, "step": 0.0}
-        self.logprob_gap: tuple[float, float] | None = None
+        self.logprob_gap: LogprobGap | None = None
+        self._loss_inputs: dict[str, Any] | None = None  # of the microbatch whose loss is being computed
         self._scored: Tensor | None = None  # (B, C) tokens of the loss in what is scored next
         self._sampled_at: Tensor | None = None  # (B, C) log-probabilities at sampling of the microbatch
         self._gaps: list[Tensor] = []
@@ -127,10 +140,11 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         mask = inputs["completion_mask"] * inputs.get("tool_mask", 1)
         self._scored = mask.bool()
         self._sampled_at = inputs.get("sampling_per_token_logps")
+        self._loss_inputs = inputs
         try:
             loss: Tensor = super()._compute_loss(model, inputs)
         finally:
-            self._scored = self._sampled_at = None
+            self._scored = self._sampled_at = self._loss_inputs = None
         return loss
 
     def _get_per_token_logps_and_entropies(
@@ -168,9 +182,28 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             )
             entropy = tokens.entropy[:, prompt_length:] if compute_entropy else None
             scores = (tokens.logprobs[:, prompt_length:], entropy, None)
-        if self._sampled_at is not None and self.temperature == 1.0 and self._scored is not None:
-            self._gaps.append((scores[0].detach() - self._sampled_at)[self._scored].abs())
+        if self._loss_inputs is not None and self._scored is not None:
+            self._compare(scores[0].detach(), self._loss_inputs, self._scored)
         return scores  # type: ignore[no-any-return]
+
+    def _compare(self, logprobs: Tensor, inputs: dict[str, Any], scored: Tensor) -> None:
+        """Take the gap to the engine, and weigh the advantages by the importance ratio: the loss reads them next."""
+        sampled_at = self._sampled_at
+        if sampled_at is None or self.temperature != 1.0:
+            if self.importance_cap:
+                raise InfrastructureError(
+                    "the importance-sampling correction needs the engine's log-probabilities, at temperature 1",
+                    "Set engine.sync.max_staleness=0",
+                )
+            return
+        # With several updates a batch, the policy that the batch was drawn for is that before the first of them.
+        old = inputs.get("old_per_token_logps")
+        difference = torch.where(scored, (logprobs if old is None else old) - sampled_at, 0.0)
+        self._gaps.append(difference[scored])
+        if self.importance_cap:
+            advantages = inputs["advantages"]
+            advantages = advantages[:, None] if advantages.dim() == 1 else advantages
+            inputs["advantages"] = advantages * difference.exp().clamp(max=self.importance_cap)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         """TRL's, timed."""
@@ -182,10 +215,36 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     def close_step(self) -> dict[str, float]:
         """Seconds by phase since the last call; also settles `logprob_gap`. Call it once an optimiser step."""
         seconds, self.seconds = self.seconds, {"score": 0.0, "step": 0.0}
-        gaps = torch.cat(self._gaps) if self._gaps else torch.empty(0)
+        differences = torch.cat(self._gaps) if self._gaps else torch.empty(0)
         self._gaps = []
-        self.logprob_gap = (float(gaps.mean()), float(gaps.max())) if gaps.numel() else None
+        self.logprob_gap = LogprobGap.of(differences) if differences.numel() else None
         return seconds
+
+
+@dataclass(frozen=True)
+class LogprobGap:
+    """How far the trainer is from the engine that sampled, over the sampled tokens of a step.
+
+    With d = log p(trainer) - log p(engine) of a token and w = exp(d):
+
+    Attributes:
+        mean, largest: of |d|.
+        ratio: mean of w; its expectation is 1 where the engine samples from its whole distribution.
+        ess: effective sample size of the weights w as a share of the tokens, (sum w)² / (n sum w²) (Kish).
+    """
+
+    mean: float
+    largest: float
+    ratio: float
+    ess: float
+
+    @classmethod
+    def of(cls, differences: Tensor) -> LogprobGap:
+        """From d, one a token; at least one."""
+        d = differences.double()
+        w = d.exp()
+        ess = w.sum() ** 2 / (w.square().sum() * len(w))
+        return cls(float(d.abs().mean()), float(d.abs().max()), float(w.mean()), float(ess))
 
 
 def trim_padding(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -125,5 +125,8 @@ class Made:
             for place, issue in enumerate(places)
         ]
 
+    def metrics(self) -> dict[str, float]:
+        return {"engine/weights_version": float(self.steps[-1])}
+
     def close(self) -> None:
         pass
