@@ -151,6 +151,10 @@ class VLLMEngine:
         if self._spec.vllm.sleep:
             await self._ask(self._llm.wake_up())
 
+    async def forget_prefixes(self) -> None:
+        """Empty the prefix cache, for measurements: a prompt is computed anew."""
+        await self._ask(self._llm.reset_prefix_cache())
+
     async def stats(self) -> dict[str, float]:
         """What must not grow: requests that run, adapters held, folders of adapters, open files of this process."""
         held = await self._ask(self._llm.list_loras())

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,55 @@ def test_pieces_spell_the_templates_own_conversation(name: str) -> None:
     )
     # Qwen3's template drops the empty thought of earlier turns when it renders anew. We keep what the model has seen.
     assert rendered.replace(EMPTY_THOUGHT, "").startswith(chat.decode_all(ids).replace(EMPTY_THOUGHT, ""))
+
+
+@pytest.mark.parametrize("name", tokenizers())
+def test_a_continuation_keeps_every_sampled_token(name: str) -> None:
+    """Three turns as a rollout puts them together: what was sampled stands there unchanged, thoughts included, each
+    turn ends with a token that is learned, and the next prompt begins with everything before it."""
+    chat = ChatFormat(load(name))
+    sampled = [
+        chat.turn_ids("<think>\nwhere?\n</think>\n\n<tool_call>\n{}\n</tool_call>"),
+        [*chat.turn_ids("a  b\n\n")[:-1], *chat.turn_ids("c")],  # tokens that their text would not be encoded into
+        chat.turn_ids("<answer>{}</answer>"),
+    ]
+    context, mask, contexts = chat.prompt_ids("S", "U"), [0] * len(chat.prompt_ids("S", "U")), []
+    for turn in sampled:
+        contexts.append(list(context))
+        context, mask = context + turn, mask + [1] * len(turn)
+        observation = chat.observation_ids("heard", turn[-1] in chat.stop_ids)
+        context, mask = context + observation, mask + [0] * len(observation)
+    for before, after in pairwise(contexts):
+        assert after[: len(before)] == before
+    supervised = [token for token, learned in zip(context, mask, strict=True) if learned]
+    assert supervised == [token for turn in sampled for token in turn]
+    assert supervised.count(chat.end_of_turn) == len(sampled)
+    shown = chat.decode_all(context)
+    assert shown.count("where?") == 1 and shown.count("heard") == 3  # no template has dropped the thought
+
+
+def test_qwen3_thinks_nothing_before_each_turn_and_keeps_it() -> None:
+    chat = ChatFormat(load("qwen3"))
+    assert chat.decode_all(chat.prompt_ids("S", "U")).endswith(EMPTY_THOUGHT)
+    assert chat.decode_all(chat.observation_ids("x", True)).endswith(EMPTY_THOUGHT)
+
+
+def test_odd_tokens_of_a_turn_are_named() -> None:
+    chat = ChatFormat(load("qwen3"))
+    fine = chat.turn_ids("find it <tool_call>{}</tool_call>")
+    assert chat.turn_fault(fine, True) is None
+    assert chat.turn_fault(fine[:-1], False) is None  # ran out of tokens
+    cases = [
+        ([*fine, *fine], True, "stop_inside", True),
+        (fine[:-1], True, "not_closed", True),
+        (fine, False, "not_closed", True),
+        ([], True, "not_closed", True),
+        ([*chat.prompt_ids("S", "U")[:1], *fine], True, "control_inside", False),
+        ([*chat.turn_ids("f")[:-1], *chat.turn_ids("ind")], True, "retokenised", False),
+    ]
+    for ids, ended, kind, grave in cases:
+        fault = chat.turn_fault(ids, ended)
+        assert fault is not None and (fault.kind, fault.grave) == (kind, grave), kind
 
 
 @pytest.mark.parametrize("name", tokenizers())

@@ -8,10 +8,11 @@ from dataclasses import replace
 import pytest
 
 from codegrep.engines.engine import Generation, GenerationRequest, Sampling
-from codegrep.errors import InfrastructureError
+from codegrep.engines.openai_engine import Reply
+from codegrep.errors import InfrastructureError, TokenMismatchError
 from codegrep.protocol.chat import ChatFormat
 from codegrep.rollout.loop import RolloutLoop
-from codegrep.rollout.policy import turn_seed
+from codegrep.rollout.policy import ChatPolicy, turn_seed
 from codegrep.rollout.record import Rollout
 from codegrep.rollout.replay import scripted_rollout
 from tests.chat_tokenizers import tiny_tokenizer
@@ -22,7 +23,7 @@ SAMPLING = Sampling(max_tokens=2000)
 
 
 def make(
-    say: Callable[[int], str] | Sequence[str], sandbox: MemorySandbox | None = None, context: int = 4000, **agent: int
+    say: Callable[[int], str] | Sequence[str], sandbox: MemorySandbox | None = None, context: int = 4000, **agent: float
 ) -> tuple[RolloutLoop, SayingEngine]:
     speak = say if callable(say) else lambda turn: say[min(turn, len(say) - 1)]
     engine = SayingEngine(CHAT, speak)
@@ -267,3 +268,65 @@ def test_scripted_rollout_is_trained_on_like_any_other() -> None:
 def test_turn_seeds_differ() -> None:
     assert len({turn_seed(seed, turn) for seed in range(50) for turn in range(4)}) == 200
     assert json.dumps(turn_seed(1, 2)) and turn_seed(1, 2) < 2**63
+
+
+def test_a_straggler_is_given_up_as_the_machines_fault() -> None:
+    slow = MemorySandbox(delay=30)
+    rollout = roll(make([GREP], slow, max_seconds=0.1)[0])
+    assert rollout.exit_cause == "infrastructure" and rollout.error == "given up after 0.1 s (agent.max_seconds)"
+    assert slow.cancelled == 1 and len(rollout.turns) == 1
+
+
+def test_tokens_that_do_not_fit_are_counted_or_stop_the_run() -> None:
+    def broken(**agent: object) -> RolloutLoop:
+        engine = SayingEngine(CHAT, lambda turn: GREP if turn == 0 else ANSWER)
+        engine.generate, sane = _twice(engine.generate), engine.generate  # type: ignore[method-assign]
+        assert sane
+        return RolloutLoop(engine, MemorySandbox(), CHAT, replace(AGENT, **agent), TOOLS, context=4000)
+
+    loop = broken()
+    roll(loop)
+    assert loop.token_faults["stop_inside"] == 1
+    with pytest.raises(TokenMismatchError, match=r"turn 1 of .*went on after a token that ends a turn"):
+        roll(broken(strict_tokens=True))
+    with pytest.raises(TokenMismatchError):
+        asyncio.run(broken(strict_tokens=True).run_many([ISSUE] * 3, SAMPLING, seeds=[1, 2, 3]))
+
+
+def _twice(generate: Callable) -> Callable:
+    """An engine that does not stop at the token that ends a turn."""
+
+    async def doubled(request: GenerationRequest) -> Generation:
+        said = await generate(request)
+        return replace(said, token_ids=said.token_ids * 2, logprobs=said.logprobs * 2)
+
+    return doubled
+
+
+def test_a_model_that_gives_text_only_hears_the_conversation_as_messages() -> None:
+    class Endpoint:
+        def __init__(self) -> None:
+            self.heard: list[list[dict[str, str]]] = []
+
+        async def complete(self, messages: list[dict[str, str]], sampling: Sampling, seed: int | None) -> Reply:
+            self.heard.append(messages)
+            return Reply([GREP, ANSWER][len(self.heard) - 1], "stop")
+
+    endpoint = Endpoint()
+
+    def speak(engine: object, sampling: Sampling, seed: int | None) -> ChatPolicy:
+        return ChatPolicy(endpoint, CHAT, sampling, seed)  # type: ignore[arg-type]
+
+    loop = RolloutLoop(
+        SayingEngine(CHAT, lambda turn: ""), MemorySandbox(), CHAT, AGENT, TOOLS, context=4000, make_policy=speak
+    )
+    rollout = roll(loop)
+    assert (rollout.exit_cause, rollout.answer, rollout.source, rollout.logprobs) == (
+        "answer",
+        ["a.py"],
+        "endpoint",
+        [],
+    )
+    assert [m["role"] for m in endpoint.heard[1]] == ["system", "user", "assistant", "user"]
+    assert endpoint.heard[1][2]["content"] == GREP and "It breaks." in endpoint.heard[1][1]["content"]
+    assert endpoint.heard[1][3]["content"] == rollout.turns[0].observation

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from codegrep.config import FunctionConfig, GRPOSettings
-from codegrep.errors import ConfigError, DataError
+from codegrep.config import FunctionConfig, GRPOSettings, SyncConfig
+from codegrep.errors import ConfigError, DataError, InfrastructureError
 from codegrep.rewards.advantage import settle
 from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rollout.outcome import outcome_of
@@ -20,13 +20,16 @@ from codegrep.training.callbacks import StepLog
 from codegrep.training.grpo import CodegrepGRPOTrainer, grpo_arguments, schedule
 from codegrep.training.lora import adapter_sha256
 from codegrep.training.scoring import add_scoring
+from codegrep.training.trl_seams import LogprobGap
 from tests.training.made_rollouts import GRPO, LORA, Made, issues
 
 REWARD = load_reward(FunctionConfig("v3", "codegrep.rewards.designs.v3"))
 FACTOR = load_advantage(FunctionConfig("efficiency", "codegrep.rewards.advantage.efficiency"))
 
 
-def _trainer(nano: Path, folder: Path, collector: Made, *, fast: bool = True, **changes: Any) -> CodegrepGRPOTrainer:
+def _trainer(
+    nano: Path, folder: Path, collector: Made, *, fast: bool = True, sync: SyncConfig | None = None, **changes: Any
+) -> CodegrepGRPOTrainer:
     model, tokenizer = BaseModel(str(nano), "float32").load()
     add_scoring(model)
     trainer = CodegrepGRPOTrainer(
@@ -41,6 +44,7 @@ def _trainer(nano: Path, folder: Path, collector: Made, *, fast: bool = True, **
         max_completion_tokens=64,
         output_dir=folder,
         seed=0,
+        sync=sync,
     )
     trainer.fast_scoring = fast
     return trainer
@@ -212,6 +216,71 @@ def test_logprobs_at_sampling_are_compared_not_trained_on(nano: Path, tmp_path: 
     trainer.add_callback(StepLog(lambda step, numbers: seen.setdefault(step, numbers), trainer.grpo_names))
     trainer.train()
     assert seen[2]["policy/logprob_gap"] < 1e-5  # the engine had the weights of step 1
+
+
+def _with_logprobs(holder: dict[str, Any], shift: float) -> Made:
+    """Rollouts with the policy's own log-probabilities, each `shift` nats too low."""
+
+    class WithLogprobs(Made):
+        def collect(self, *args: Any) -> list[Rollout]:
+            made = super().collect(*args)
+            for rollout in made:
+                ids = torch.tensor(rollout.prompt_ids + rollout.completion_ids)
+                with torch.no_grad():
+                    log_p = torch.log_softmax(holder["trainer"].policy(input_ids=ids[None]).logits[0], -1)
+                start = len(rollout.prompt_ids)
+                rollout.logprobs = [
+                    float(log_p[start + i - 1, token]) - shift if mask else 0.0
+                    for i, (token, mask) in enumerate(zip(rollout.completion_ids, rollout.loss_mask, strict=True))
+                ]
+            return made
+
+    return WithLogprobs()
+
+
+@pytest.mark.parametrize(
+    ("sync", "said"),
+    [
+        (SyncConfig(max_logprob_gap=0.2), r"0\.5 nats a token apart.*engine\.sync\.max_logprob_gap=0\.2"),
+        (SyncConfig(min_ess=1.1), r"effective sample size of 100\.0%.*min_ess"),
+    ],
+)
+def test_training_stops_where_the_engine_is_another_policy(
+    nano: Path, tmp_path: Path, sync: SyncConfig, said: str
+) -> None:
+    holder: dict[str, Any] = {}
+    trainer = holder["trainer"] = _trainer(nano, tmp_path, _with_logprobs(holder, 0.5), steps=2, sync=sync)
+    with pytest.raises(InfrastructureError, match=said):
+        trainer.train()
+
+
+def test_gap_and_effective_sample_size_by_hand() -> None:
+    gap = LogprobGap.of(torch.tensor([0.0, float(np.log(3))]))
+    assert gap.mean == pytest.approx(np.log(3) / 2) and gap.largest == pytest.approx(np.log(3))
+    assert gap.ratio == pytest.approx(2.0)  # (1 + 3) / 2
+    assert gap.ess == pytest.approx(16 / (2 * 10))  # (1 + 3)^2 / (2 (1 + 9))
+    assert LogprobGap.of(torch.zeros(5)).ess == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("shift", "weight"), [(0.0, 1.0), (0.5, float(np.exp(0.5))), (5.0, 3.0)])
+def test_stale_rollouts_count_by_the_truncated_ratio(nano: Path, tmp_path: Path, shift: float, weight: float) -> None:
+    """With kl=0 the gradient is the policy term alone; one shift for all tokens scales it by min(exp(shift), 3)."""
+
+    def gradient(sync: SyncConfig) -> dict[str, torch.Tensor]:
+        holder: dict[str, Any] = {}
+        trainer = holder["trainer"] = _trainer(
+            nano, tmp_path, _with_logprobs(holder, shift), kl=0.0, sync=sync, prompts_per_step=1
+        )
+        _nudge(trainer)
+        inputs, _ = _batch(trainer, prompts=1)
+        trainer.model.zero_grad()
+        trainer._compute_loss(trainer.model, inputs).backward()
+        return {n: p.grad.clone() for n, p in trainer.model.named_parameters() if p.grad is not None}
+
+    plain, weighed = gradient(SyncConfig()), gradient(SyncConfig(max_staleness=1))
+    assert any(g.abs().max() > 0 for g in plain.values())
+    for name, grad in plain.items():
+        torch.testing.assert_close(weighed[name], grad * weight, rtol=1e-3, atol=1e-7)
 
 
 @pytest.mark.parametrize("updates", [1, 2])
