@@ -1,0 +1,238 @@
+"""Training through an engine with weights of its own: real vLLM, real Ray actors, a real TRL step on a tiny model."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from codegrep.config import SyncConfig
+from codegrep.engines.actor import ReplicaResources, start_replicas
+from codegrep.engines.adapter import AdapterPackage, AdapterReceipt
+from codegrep.engines.engine import GenerationRequest, Sampling
+from codegrep.engines.following import FollowingReplicas
+from codegrep.engines.replicas import Patience, RemoteEngine
+from codegrep.engines.vllm_arguments import environment
+from codegrep.engines.vllm_engine import VLLMEngine
+from codegrep.errors import InfrastructureError
+from codegrep.issues.issue import Issue
+from codegrep.rewards.outcome import Outcome, RewardParts
+from codegrep.rollout.record import Rollout, Turn
+from codegrep.training.base_model import BaseModel
+from codegrep.training.callbacks import StepLog
+from codegrep.training.grpo import CodegrepGRPOTrainer
+from codegrep.training.lora import package_adapter
+from codegrep.training.scoring import add_scoring
+from tests.engines.vllm_nano import make, spec
+from tests.training.made_rollouts import GRPO, LORA, issues, prompt_of
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(
+        importlib.util.find_spec("vllm") is None, reason="vLLM is not installed (make cpu-engine installs it)"
+    ),
+]
+LONGEST = 32
+PATIENCE = Patience(start_seconds=600, request_seconds=120, attempts=30)
+
+
+class Forgetful(VLLMEngine):
+    """An engine that says yes to every adapter after the first and keeps what it has."""
+
+    async def load_adapter(self, package: AdapterPackage) -> AdapterReceipt:
+        if self._adapter is None:
+            return await super().load_adapter(package)
+        found = await self._llm.collective_rpc("read_adapter", args=(1,))
+        return AdapterReceipt(package.version, package.sha256, found[0]["factors"], found[0]["dtype"])
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make(tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[None]:
+    import ray
+
+    ray.init(
+        num_cpus=2,
+        include_dashboard=False,
+        log_to_driver=False,
+        object_store_memory=80 * 2**20,
+        runtime_env={"env_vars": {"PYTHONPATH": str(Path(__file__).parents[2])}},
+    )
+    yield
+    ray.shutdown()
+
+
+def replicas(model: Path, engine: type[VLLMEngine] = VLLMEngine) -> RemoteEngine:
+    wanted = spec(model)
+    resources = ReplicaResources(0.5, 0.0, environment(wanted.vllm))
+    return start_replicas(1, partial(engine.start, wanted), resources, PATIENCE)
+
+
+@dataclass
+class FromEngine:
+    """Collector of one-turn rollouts; the engine follows the policy."""
+
+    remote: RemoteEngine
+    policy: Any = None
+    sync: SyncConfig = SyncConfig()  # noqa: RUF009  # never changed
+    follower: FollowingReplicas | None = None
+    said: dict[str, float] | None = None
+
+    def collect(self, wanted: Sequence[Issue], group_size: int, step: int) -> list[Rollout]:
+        return self.loop.run_until_complete(self._collect(wanted, group_size, step))
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        if not hasattr(self, "_loop"):
+            self._loop = asyncio.new_event_loop()
+        return self._loop
+
+    async def _collect(self, wanted: Sequence[Issue], group_size: int, step: int) -> list[Rollout]:
+        if self.follower is None:
+            self.follower = FollowingReplicas(self.remote, partial(package_adapter, self.policy), self.sync)
+        self.said = await self.follower.follow(step)
+        places = [(issue, place) for issue in wanted for place in range(group_size)]
+        return await asyncio.gather(*(self._one(issue, step * 1000 + place) for issue, place in places))
+
+    async def _one(self, issue: Issue, seed: int) -> Rollout:
+        assert self.follower is not None
+        prompt = prompt_of(issue)
+        said = await self.follower.generate(GenerationRequest(tuple(prompt), Sampling(LONGEST, 1.0), seed))
+        ids = list(said.token_ids)
+        turn = Turn(0, len(ids), "", weights_version=said.weights_version)
+        return Rollout(
+            f"{issue.instance_id}-{seed}", issue.instance_id, issue.repo, issue.base_commit, "policy", prompt, ids,
+            [1] * len(ids), list(said.logprobs), [turn], [], False, list(issue.gold_files), "answer",
+        )  # fmt: skip
+
+    def metrics(self) -> dict[str, float]:
+        return dict(self.said or {})
+
+
+class Length:
+    """A toy reward: the share of the budget that a rollout has used. Nothing else has to be learned."""
+
+    def __call__(self, outcome: Outcome) -> RewardParts:
+        return RewardParts(outcome.generated_tokens / LONGEST, {})
+
+
+def trainer_on(model: Path, folder: Path, source: FromEngine, steps: int, **changes: Any) -> CodegrepGRPOTrainer:
+    base, tokenizer = BaseModel(str(model), "float32").load()
+    add_scoring(base)
+    settings = replace(GRPO, steps=steps, group_size=8, learning_rate=5e-2, kl=0.0, save_every=1000, **changes)
+    made = CodegrepGRPOTrainer(
+        model=base,
+        tokenizer=tokenizer,
+        issues=issues(2),
+        collect=source.collect,
+        collected=source.metrics,
+        reward=Length(),
+        factor=lambda outcome: 1.0,
+        lora=LORA,
+        settings=settings,
+        max_completion_tokens=LONGEST,
+        output_dir=folder,
+        seed=0,
+        sync=replace(source.sync, max_logprob_gap=1e-2),
+    )
+    source.policy = made.policy
+    return made
+
+
+def test_a_reward_rises_through_the_engine_and_the_gap_stays_small(cluster: None, model: Path, tmp_path: Path) -> None:
+    remote = replicas(model)
+    try:
+        seen: dict[int, dict[str, float]] = {}
+        trainer = trainer_on(model, tmp_path, FromEngine(remote), steps=30)
+        trainer.add_callback(StepLog(lambda step, numbers: seen.setdefault(step, numbers), trainer.grpo_names))
+        trainer.train()
+    finally:
+        remote.end()
+    rewards = [seen[step]["reward/total"] for step in range(1, 31)]
+    first, last = sum(rewards[:5]) / 5, sum(rewards[-5:]) / 5
+    assert last > first + 0.1, rewards
+    for step in range(1, 31):
+        assert seen[step]["policy/logprob_gap"] < 1e-3, (step, seen[step]["policy/logprob_gap"])
+        assert seen[step]["policy/ess"] > 0.999
+        assert seen[step]["engine/weights_version"] == step - 1 and seen[step]["engine/staleness"] == 0
+
+
+def test_a_skipped_sync_stops_training(cluster: None, model: Path, tmp_path: Path) -> None:
+    remote = replicas(model, Forgetful)
+    try:
+        with pytest.raises(InfrastructureError, match="does not have the trainer's weights after a sync"):
+            trainer_on(model, tmp_path, FromEngine(remote), steps=3).train()
+    finally:
+        remote.end()
+
+
+def test_an_engine_that_is_killed_twenty_times_costs_no_rollout(cluster: None, model: Path, tmp_path: Path) -> None:
+    remote, killed, over = replicas(model), [], threading.Event()
+
+    def hunt() -> None:
+        # the process with the model is the engine's core, a child of the actor; it ends with it
+        while len(killed) < 20 and not over.is_set():
+            for pid in _engine_cores():
+                if pid not in killed:
+                    time.sleep(0.3)  # into the middle of a step
+                    os.kill(_parent(pid) if len(killed) % 2 else pid, signal.SIGKILL)
+                    killed.append(pid)
+            time.sleep(0.2)
+
+    hunter = threading.Thread(target=hunt)
+    try:
+        seen: dict[int, dict[str, float]] = {}
+        source = FromEngine(remote)
+        trainer = trainer_on(model, tmp_path, source, steps=200)
+        trainer.add_callback(StepLog(lambda step, numbers: seen.setdefault(step, numbers), trainer.grpo_names))
+        hunter.start()
+        while len(killed) < 20:
+            rollouts = source.collect(issues(2), 8, len(killed))
+            assert len(rollouts) == 16 and all(r.exit_cause == "answer" and r.completion_ids for r in rollouts)
+    finally:
+        over.set()
+        hunter.join()
+        remote.end()
+    assert len(killed) == 20
+    time.sleep(3)
+    assert not _engine_cores()  # none has outlived its replica
+
+
+def _engine_cores() -> list[int]:
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            core = entry.name.isdigit() and "EngineCore" in (entry / "cmdline").read_text().replace("\0", " ")
+            if core and _ancestor(int(entry.name), os.getpid()):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def _ancestor(pid: int, ancestor: int) -> bool:
+    """Whether `ancestor`'s Ray started it: Ray's own processes are children of the driver."""
+    while pid > 1:
+        if pid == ancestor:
+            return True
+        pid = _parent(pid)
+    return False
