@@ -134,7 +134,7 @@ def _measure(
     for name in _ADAPTER:
         shutil.copyfile(adapter / name, folder / name)
     arguments = {
-        # In the agents' own processes whatever the engine: replicas, if there are any, belong to the policy in training.
+        # In the agents' own processes whatever the engine is: replicas belong to the policy in training.
         "engine": InProcess().open(config, PolicyFiles(model, folder), lora_rank=0, beside=()),
         "settings": AgentSettings(config.agent, config.tools, config.model.context),
         "sandbox": sandbox_for(context),

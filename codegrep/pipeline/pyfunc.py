@@ -19,6 +19,7 @@ from codegrep.errors import DataError, ModelError
 from codegrep.issues import Issue
 from codegrep.issues.source import RepositoryLocation
 from codegrep.pipeline.context import Places
+from codegrep.pipeline.engines import InProcessHandle
 from codegrep.pipeline.loaded import policy_of
 from codegrep.pipeline.workers import AgentSettings, AgentWorker, rollout_from_row
 from codegrep.sandbox import Sandbox
@@ -73,18 +74,24 @@ class PolicyModel:
         locations = {name: _location(repository) for repository, name in names.items()}
         sandbox = Sandbox.under(self._places.sandbox, config.tools, config.sandbox, locations)
         try:
-            worker = AgentWorker(
+            base = self._package.base
+            engine = InProcessHandle(
+                config=config.engine,
                 model=str(self._files.model),
                 adapter=None if self._files.adapter is None else str(self._files.adapter),
-                dtype=self._package.base.dtype,
-                engine=config.engine,
-                settings=AgentSettings(config.agent, config.tools, self._package.base.context),
+                dtype=base.dtype,
+                context=base.context,
+                seed=config.seed,
+                actors=1,
+                use_gpu=config.train.use_gpu,
+            )
+            worker = AgentWorker(
+                engine=engine,
+                settings=AgentSettings(config.agent, config.tools, base.context),
                 sandbox=sandbox,
                 temperature=config.evaluate.temperature,
                 seed=config.seed,
                 label="served",
-                actors=1,
-                use_gpu=config.train.use_gpu,
             )
             rollouts = [rollout_from_row(row) for row in worker.answer(issues)]
         finally:

@@ -18,16 +18,7 @@ from codegrep.pipeline.engines import backend_of
 
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
 needs_vllm = pytest.mark.skipif(not HAS_VLLM, reason="vLLM is not installed (make cpu-engine)")
-PAPER = (
-    "scale=paper",
-    "engine=vllm",
-    "engine.vllm.device=cuda",
-    "engine.vllm.placement=shared",
-    "engine.vllm.tensor_parallel=8",
-    "engine.vllm.memory_share=0.35",
-    "engine.vllm.sleep=true",
-    "engine.vllm.eager=false",
-)
+PAPER = ("scale=paper",)
 
 
 def config_of(*overrides: str) -> Config:
