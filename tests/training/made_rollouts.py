@@ -14,10 +14,15 @@ from codegrep.issues.issue import Issue
 from codegrep.rollout.record import CallRecord, ExitCause, Rollout, Turn
 
 VOCABULARY = 300
+# grpo.scale_rewards is declared with the advantage.
+_ROOT = OmegaConf.create(
+    {
+        "advantage": {"scale": "group"},
+        "train": OmegaConf.load(Path(__file__).parents[2] / "conf" / "train" / "default.yaml"),
+    }
+)
 _SHIPPED = OmegaConf.to_object(
-    OmegaConf.merge(
-        OmegaConf.structured(TrainConfig), OmegaConf.load(Path(__file__).parents[2] / "conf" / "train" / "default.yaml")
-    )
+    OmegaConf.merge(OmegaConf.structured(TrainConfig), OmegaConf.to_container(_ROOT, resolve=True)["train"])  # type: ignore[index,call-overload,arg-type]
 )
 assert isinstance(_SHIPPED, TrainConfig)
 LORA = replace(_SHIPPED.lora, r=4, alpha=8)
