@@ -77,18 +77,17 @@ class Recorder:
     def chains(self) -> list[list[GenerationRequest]]:
         """Turns of each rollout in order: a later turn's prompt begins with that of the turn before it."""
         chains: list[list[GenerationRequest]] = []
+        heads: list[tuple[int, ...]] = []  # what the next request of each chain begins with
         for request, generation in sorted(self.made, key=lambda pair: len(pair[0].prompt_ids)):
-            said = len(generation.token_ids)
-            exact = replace(request, sampling=replace(request.sampling, max_tokens=max(1, said)))
-            for chain in chains:
-                last = chain[-1].prompt_ids
-                if len(last) < len(request.prompt_ids) and request.prompt_ids[: len(last)] == last:
-                    if chain[-1].seed == request.seed:
-                        continue
-                    chain.append(exact)
-                    break
-            else:
+            sampling = replace(request.sampling, max_tokens=max(1, len(generation.token_ids)))
+            exact, said = replace(request, sampling=sampling), (*request.prompt_ids, *generation.token_ids)
+            found = next((i for i, head in enumerate(heads) if request.prompt_ids[: len(head)] == head), None)
+            if found is None:
                 chains.append([exact])
+                heads.append(said)
+            else:
+                chains[found].append(exact)
+                heads[found] = said
         return chains
 
 

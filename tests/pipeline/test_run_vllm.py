@@ -1,4 +1,4 @@
-"""The whole experiment with engine=vllm: warm start, GRPO through replicas in Ray actors, evaluation with an adapter."""
+"""The whole experiment with engine=vllm: GRPO through replicas in Ray actors, evaluation with an adapter."""
 
 from __future__ import annotations
 
