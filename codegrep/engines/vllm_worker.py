@@ -15,6 +15,7 @@ from vllm.platforms import current_platform
 
 from codegrep.engines.adapter import factors_sha256
 from codegrep.engines.vllm_lora import NAME as SEGMENTED_LORA
+from codegrep.engines.vllm_sampling import use_limit
 
 EXTENSION = "codegrep.engines.vllm_worker.AdapterReader"
 
@@ -22,6 +23,7 @@ EXTENSION = "codegrep.engines.vllm_worker.AdapterReader"
 # its model is.
 if current_platform.is_cpu():
     type(current_platform).get_punica_wrapper = classmethod(lambda cls: SEGMENTED_LORA)  # type: ignore[method-assign]
+    use_limit()
 
 
 class AdapterReader:
