@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -89,7 +89,7 @@ class FromEngine:
 
     remote: RemoteEngine
     policy: Any = None
-    sync: SyncConfig = SyncConfig()  # noqa: RUF009  # never changed
+    sync: SyncConfig = field(default_factory=SyncConfig)
     follower: FollowingReplicas | None = None
     said: dict[str, float] | None = None
 
