@@ -1,6 +1,6 @@
 """Stored rollouts as outcomes, read by column: tokens and tool texts, nearly all of a file's bytes, stay unread.
 
-What comes out equals `codegrep.rollout.outcome.outcome_of` on the same records (a test holds the two together); it is
+What comes out equals `codegrep.rollout.outcome.outcome_for` on the same records (a test holds the two together); it is
 built from columns because 100,000 records with their calls would take minutes.
 """
 
@@ -23,7 +23,7 @@ from codegrep.protocol.answer import Answer
 from codegrep.protocol.parse import parse_message
 from codegrep.rewards.governance import Conduct
 from codegrep.rewards.outcome import Outcome
-from codegrep.rollout.outcome import call_key, is_executed
+from codegrep.rollout.outcome import call_key, is_executed, mined_files
 from codegrep.rollout.store import read_columns
 
 GroupBy = Literal["step", "issue"]
@@ -199,6 +199,7 @@ def _rows(
             exit_cause=exit_cause,
             unique_calls_per_turn=tuple(calls.fresh[first:last]),
             malformed_calls=sum(calls.malformed[first:last]),
+            mined_files=frozenset(mined_files(files, issue.gold_ranges)) if issue else frozenset(),
             generated_tokens=sum(tokens),
             predicted_entities=answer.entities if answer else (),
             gold_entities=frozenset(issue.gold_entities) if issue and issue.gold_entities is not None else None,

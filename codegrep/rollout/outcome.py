@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from contextlib import suppress
 
-from codegrep.issues.issue import Entity, LineRange
+from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.protocol.answer import Answer
 from codegrep.protocol.calls import ToolStatus
 from codegrep.protocol.parse import parse_message
@@ -56,6 +56,27 @@ def outcome_of(
         gold_entities=None if gold_entities is None else frozenset(gold_entities),
         verdict=verdict,
     )
+
+
+def outcome_for(rollout: Rollout, issue: Issue, *, verdict: bool | None = None) -> Outcome:
+    """Outcome of a rollout on its issue, as training and the reward lab see it, with the gold lines and entities of it.
+
+    Gold files of the rollout that have no gold lines, on an issue that has some, are mined ones: what is answered in
+    them is no part of the line score (SPEC 1.4, "merge mode").
+    """
+    return outcome_of(
+        rollout,
+        gold_ranges=issue.gold_ranges,
+        mined_files=mined_files(rollout.gold_files, issue.gold_ranges),
+        gold_entities=issue.gold_entities,
+        verdict=verdict,
+    )
+
+
+def mined_files(gold_files: Sequence[str], gold_ranges: Sequence[LineRange]) -> tuple[str, ...]:
+    """Gold files that come from mining alone: without gold lines, where others have some."""
+    lined = {span.path for span in gold_ranges}
+    return tuple(path for path in gold_files if path not in lined) if lined else ()
 
 
 def turn_facts(rollout: Rollout) -> list[TurnFacts]:

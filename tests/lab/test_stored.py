@@ -9,12 +9,14 @@ import pytest
 from codegrep.errors import DataError
 from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.lab.stored import read_stored, rollout_folders
-from codegrep.rollout.outcome import conduct_of, outcome_of
+from codegrep.rollout.outcome import conduct_of, outcome_for, outcome_of
 from codegrep.rollout.record import Rollout
 from codegrep.rollout.store import write_rollouts
 from tests.lab.made import write_run
 
+# issue-1 has two gold files; one of them has no gold lines: it was mined.
 ISSUES = {
+    "issue-1": Issue("issue-1", "o/n", "c", "s", gold_files=("a.py", "b.py"), gold_ranges=(LineRange("a.py", 2, 4),)),
     "issue-0": Issue(
         "issue-0",
         "o/n",
@@ -23,18 +25,14 @@ ISSUES = {
         gold_files=("a.py",),
         gold_ranges=(LineRange("a.py", 2, 4),),
         gold_entities=(Entity("a.py", "Model", "class"),),
-    )
+    ),
 }
 
 
 def expected(rollout: Rollout) -> object:
     issue = ISSUES.get(rollout.instance_id)
-    return outcome_of(
-        rollout,
-        gold_ranges=issue.gold_ranges if issue else (),
-        gold_entities=issue.gold_entities if issue else None,
-        verdict=True if rollout.rollout_id.endswith("-1") else None,
-    )
+    verdict = True if rollout.rollout_id.endswith("-1") else None
+    return outcome_for(rollout, issue, verdict=verdict) if issue else outcome_of(rollout, verdict=verdict)
 
 
 @pytest.mark.parametrize("seed", range(4))

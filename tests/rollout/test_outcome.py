@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from codegrep.issues.issue import LineRange
+from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.rewards.turn_credit import turn_weights
-from codegrep.rollout.outcome import outcome_of, turn_facts
+from codegrep.rollout.outcome import mined_files, outcome_for, outcome_of, turn_facts
 from codegrep.rollout.record import CallRecord, Rollout, Turn
 
 
@@ -85,3 +85,23 @@ def test_turn_facts_and_their_weights() -> None:
     assert [c.ok for c in facts[0].calls] == [True, True, False, False, False]
     assert turn_weights(facts, ["a.py", "b.py"]) == [1.0, 0.05, 0.5]
     assert turn_facts(rollout(TURNS, [], answered=False))[-1].submission is None
+
+
+def test_outcome_on_an_issue() -> None:
+    text = '<answer>{"files": ["a.py"], "line_ranges": [["a.py", 1, 3]], "entities": ["a.py:Model.save"]}</answer>'
+    given = rollout([*TURNS[:2], Turn(2, 3, text)], ["a.py"])
+    issue = Issue(
+        "i", "o/n", "c", "s", gold_files=("a.py",), gold_ranges=(LineRange("a.py", 1, 2),),
+        gold_entities=(Entity("a.py", "Model", "class"),),
+    )  # fmt: skip
+    outcome = outcome_for(given, issue, verdict=False)
+    assert outcome.predicted_ranges == (LineRange("a.py", 1, 3),)
+    assert outcome.predicted_entities == (Entity("a.py", "Model.save", "function"),)
+    assert outcome.gold_entities == {Entity("a.py", "Model", "class")}
+    assert outcome.mined_files == {"b.py"}  # gold of the rollout, without gold lines
+    assert outcome.verdict is False
+
+
+def test_without_gold_lines_nothing_is_known_to_be_mined() -> None:
+    assert mined_files(["a.py", "b.py"], []) == ()
+    assert mined_files(["a.py", "b.py"], [LineRange("b.py", 1, 1)]) == ("a.py",)
