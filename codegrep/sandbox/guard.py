@@ -113,23 +113,29 @@ class Guard:
     def contains(self, relative: str) -> bool:
         """True when a path that a tool put out, relative to the root, really lies in the tree and is not git's own."""
         folder, _, name = relative.rpartition("/")
-        if folder not in self._folders:
-            self._folders[folder] = self._is_inside(folder)
-        if not self._folders[folder] or name in ("", ".", "..") or _is_git(name):
+        if not self._is_folder_inside(folder) or name in ("", ".", "..") or _is_git(name):
             return False
-        return not self._is_link(folder, name) or self._is_inside(relative)
+        return not self._is_file_a_link(folder, name) or self._is_inside(relative)
 
-    def _is_link(self, folder: str, name: str) -> bool:
+    def _is_file_a_link(self, folder: str, name: str) -> bool:
         asked = self._asked[folder] = self._asked.get(folder, 0) + 1
         try:
             if asked <= _ASK_ONE_BY_ONE:
-                return stat.S_ISLNK(os.lstat(f"{self.root}/{folder}/{name}").st_mode)
+                return _is_link(f"{self.root}/{folder}/{name}")
             if folder not in self._links:
                 with os.scandir(f"{self.root}/{folder}") as entries:
                     self._links[folder] = {entry.name for entry in entries if entry.is_symlink()}
             return name in self._links[folder]
         except (OSError, ValueError):
-            return True  # whatever it is, its real path has to be looked at
+            return True
+
+    def _is_folder_inside(self, folder: str) -> bool:
+        """Asks about each folder once: it is inside when the folder that holds it is, and it is no link."""
+        if folder not in self._folders:
+            parent, _, name = folder.rpartition("/")
+            plain = bool(name) and name not in (".", "..") and not _is_git(name) and self._is_folder_inside(parent)
+            self._folders[folder] = (plain and not _is_link(f"{self.root}/{folder}")) or self._is_inside(folder)
+        return self._folders[folder]
 
     def _is_inside(self, relative: str) -> bool:
         if any(_is_git(part) for part in relative.split("/")):
@@ -164,6 +170,14 @@ def check_text(path: str) -> None:
         path.encode("utf-8")
     except UnicodeEncodeError:
         raise PathRefused("the path is no valid Unicode text") from None
+
+
+def _is_link(path: str) -> bool:
+    """False only for what is surely no link; of everything else the real path has to be looked at."""
+    try:
+        return stat.S_ISLNK(os.lstat(path).st_mode)
+    except (OSError, ValueError):
+        return True
 
 
 def _is_git(name: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from codegrep.sandbox.tools.shown import shown_path
 
@@ -37,14 +37,14 @@ class FileHits:
     Attributes:
         path: bytes, relative to the tree.
         count: matching lines, all of them.
-        kept: the first of them, `number:text`; text is made of them only where it is shown.
+        kept: the first of them, each `number:text LF`; text is made of them only where it is shown.
         rank: 0 when a matching line defines a name that the pattern spells, 1 for another definition, 2 otherwise.
         telling: the first line of the best rank.
     """
 
     path: bytes
     count: int = 0
-    kept: list[bytes] = field(default_factory=list)
+    kept: bytes = b""
     rank: int = _OTHER + 1
     telling: bytes = b"0:"
 
@@ -56,7 +56,7 @@ class FileHits:
     @property
     def lines(self) -> Iterator[tuple[int, str]]:
         """The kept lines, each with its 1-based number."""
-        return map(_numbered, self.kept)
+        return map(_numbered, self.kept.split(b"\n")[:-1])
 
     @property
     def most_telling(self) -> tuple[int, str]:
@@ -135,12 +135,14 @@ class MatchReader:
 
     def _lines(self, hits: FileHits, lines: bytes) -> None:
         """Adds whole lines, each `number:text LF`, to a file."""
-        if hits.count < self._keep:
-            wanted = self._keep - hits.count
-            hits.kept += [line for line in lines.split(b"\n", wanted)[:wanted] if line]
+        count, wanted = lines.count(b"\n"), self._keep - hits.count
+        if count <= wanted:
+            hits.kept += lines
+        elif wanted > 0:
+            hits.kept += b"".join(line + b"\n" for line in lines.split(b"\n", wanted)[:wanted])
         if hits.rank > _OTHER:
             hits.rank, hits.telling = _OTHER, lines[: lines.index(b"\n")]
-        hits.count += lines.count(b"\n")
+        hits.count += count
         if hits.rank > _NAMES_IT:
             self._look_for_definitions(hits, lines)
 
