@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import pickle
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -286,3 +287,23 @@ def test_what_designs_need() -> None:
     assert needs(lambda outcome: colgrep(outcome, task="entities")) == {"entities"}
     assert needs(tiered) == {"verdict"}
     assert needs(lambda outcome: tiered(outcome, judge="score")) == frozenset()
+
+
+@given(outcomes, st.randoms(use_true_random=False))
+def test_no_new_design_sees_the_order_of_files_or_names(outcome: Outcome, order: object) -> None:
+    files, names = list(outcome.predicted), list(outcome.predicted_entities)
+    order.shuffle(files)  # type: ignore[attr-defined]
+    order.shuffle(names)  # type: ignore[attr-defined]
+    shuffled = replace(outcome, predicted=tuple(files), predicted_entities=tuple(names))
+    for design in (colgrep, codescout, tiered):
+        assert design(shuffled) == design(outcome)
+    assert colgrep(shuffled, task="entities") == colgrep(outcome, task="entities")
+
+
+@given(outcomes)
+def test_a_right_file_more_never_lowers_a_task_score(outcome: Outcome) -> None:
+    missing = sorted(outcome.gold - set(outcome.predicted))
+    if missing:
+        better = replace(outcome, predicted=(*outcome.predicted, missing[0]))
+        assert colgrep(better).total >= colgrep(outcome).total - 1e-12
+        assert v3(better).total >= v3(outcome).total - 1e-12
