@@ -16,6 +16,7 @@ from codegrep.labels.importing import file_content, imported, trajectory_files
 from codegrep.labels.requests import ReadRules
 from codegrep.labels.shard_work import MiningSettings, ShardRecord
 from codegrep.labels.shards import Shard, shards_of
+from codegrep.labels.tokens import open_counter
 from codegrep.labels.workspace_paths import PathRules
 from codegrep.pipeline import label_report, prepare
 from codegrep.pipeline.artifact import Artifact
@@ -229,7 +230,8 @@ def _mine(
     judge = judge_choice(
         context, config.judge.kind, config.judge.params, config.judge.where, max(1, config.judge.actors)
     )
-    opened = judge.open()  # a wrong parameter shows here, and not in a worker
+    opened = judge.open()  # a wrong parameter or tokenizer shows here, and not in a worker
+    open_counter(_tokenizer(context))
     todo = [shard for shard in shards if not files.done(shard)]
     total, done = sum(shard.rows for shard in shards), sum(s.rows for s in shards) - sum(s.rows for s in todo)
     quarantine: list[dict[str, str]] = []

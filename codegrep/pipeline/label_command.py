@@ -125,7 +125,9 @@ def audited(rows: Sequence[Mapping[str, Any]], name: str = "the sheet") -> list[
         sens, spec = corrected.sensitivity, corrected.specificity
         lines.append(
             f"  sensitivity {sens.estimate:.2f} [{sens.low:.2f}, {sens.high:.2f}], specificity {spec.estimate:.2f} "
-            f"[{spec.low:.2f}, {spec.high:.2f}]; share relevant {share:.2f} as judged, {corrected.true:.2f} corrected"
+            f"[{spec.low:.2f}, {spec.high:.2f}]; share relevant {share:.2f} as judged, "
+            + ("no better than chance, so it cannot be corrected" if math.isnan(corrected.true) else "")
+            + ("" if math.isnan(corrected.true) else f"{corrected.true:.2f} corrected")
         )
     if rejected:
         lines.append(

@@ -75,7 +75,7 @@ def write(
         "shortest_by_weight": targets.weighting.shortest(labels.min_weight),
         "samples": targets.samples,
         "issues": targets.issues,
-        "retention": targets.samples / mined if mined else 0.0,
+        "retention": filters.trajectories["samples"] / mined if mined else 0.0,
         "target_files": counted / targets.samples,
         "mined_files": added / targets.samples,
         "sizes": {str(k): v for k, v in sorted(filters.sizes.items())},

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from codegrep.labels.candidates import select
 from codegrep.labels.columnar import mine
 from codegrep.labels.requests import ReadRules
+from codegrep.labels.tokens import WordCounter
 from codegrep.labels.trajectory import SCHEMA, Call, Message, Mined, Trajectory, to_arrow
 from scripts.bench.catm_rowwise import mine_rows
 from tests.labels.trajectories import ROOT, SHOWN, shown, trajectory, view
@@ -215,6 +217,8 @@ def test_any_trajectory_is_mined_like_row_by_row_and_gives_clean_paths(rows: lis
     expected = mine_rows(column.to_pylist(), rules)
     assert found.reads == expected.reads
     assert found.counts() == expected.counts()
+    made, _ = select(found.reads, WordCounter(), with_thought=True, min_tokens=30)
+    assert len({(one.read.row, one.read.path) for one in made}) == len(made)
     for read in found.reads:
         path = PurePosixPath(read.path)
         assert not path.is_absolute() and ".." not in path.parts and str(path) == read.path and path.suffix

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,10 @@ from pyarrow import parquet
 from codegrep.labels.trajectory import Trajectory, to_arrow
 from codegrep.pipeline import label_command
 from codegrep.pipeline.label_targets import labelled
+from codegrep.rollout.store import read_rollouts
 from tests.labels.test_adapters import MINI
 from tests.labels.trajectories import read_of
+from tests.pipeline.experiments import Experiment
 
 ROOT = Path(__file__).parents[2]
 LONG = "I see the issue now. The cache is filled before the lock is taken, so two callers can meet there. " * 3
@@ -176,3 +179,41 @@ def test_training_issues_take_their_gold_from_samples(tmp_path: Path) -> None:
         ("i2", ("g.py",)),
     ]
     assert [i.instance_id for i in labelled(issues, path, keep_unlabelled=False)] == ["i0", "i1", "i1@2"]
+
+
+@pytest.mark.slow
+def test_an_experiment_mines_its_training_issues_and_nothing_of_the_held_out_ones(experiment: Experiment) -> None:
+    done = experiment.run("stages=[prepare]")
+    assert done.process.returncode == 0, done.stderr
+    (prepared,) = (experiment.outputs / "artifacts").glob("prepare-*")
+    split = json.loads((prepared / "split.json").read_text())
+    issues = {i["instance_id"]: i for i in map(json.loads, (prepared / "issues.jsonl").read_text().splitlines())}
+    made = []
+    for n, (identity, issue) in enumerate(sorted(issues.items())):
+        there = sorted({other["gold_files"][0] for other in issues.values()} - set(issue["gold_files"]))[0]
+        for path in (there, "shop/not/at_base.py"):
+            made.append(replace(read_of(path, LONG, f"t{n}-{path[-3:]}{len(made)}", identity), repo=issue["repo"]))
+    path = experiment.folder / "trajectories.parquet"
+    parquet.write_table(to_arrow(made), path)
+    done = experiment.run(
+        "stages=[prepare,label]", "labels=catm", f"labels.trajectories=[{path}]", "labels.granularity=issue"
+    )
+    assert done.process.returncode == 0, done.stderr
+    folder = artifact(experiment.outputs)
+    samples = parquet.read_table(folder / "samples.parquet").to_pylist()
+    assert {one["instance_id"] for one in samples} == set(split["train"])
+    assert json.loads((folder / "summary.json").read_text())["excluded"] == {
+        "held-out issue": 2 * len(split["held_out"])
+    }
+    targets = json.loads((folder / "training_targets.json").read_text())
+    for identity in split["train"]:
+        ((files),) = targets[identity]
+        assert set(issues[identity]["gold_files"]) < set(files) and "shop/not/at_base.py" not in files
+    # The warm start's demonstrations look for the targets, not only for the patch's files.
+    done = experiment.run(
+        "stages=[prepare,label,warm_start]", "labels=catm", f"labels.trajectories=[{path}]", "labels.granularity=issue"
+    )
+    assert done.process.returncode == 0, done.stderr
+    (shown,) = (experiment.outputs / "artifacts").glob("demonstrations-*")
+    rollouts = list(read_rollouts(shown / "rollouts"))
+    assert rollouts and all(sorted(targets[r.instance_id][0]) == sorted(r.gold_files) for r in rollouts)
