@@ -18,7 +18,16 @@ from typing import Any
 
 from codegrep.errors import ConfigError
 from codegrep.labels.answer_cache import AnswerCache
-from codegrep.labels.judging import Question, Usage, Verdict, content_key, majority, parse_answer, prompt
+from codegrep.labels.judging import (
+    PROMPT_VERSION,
+    Question,
+    Usage,
+    Verdict,
+    content_key,
+    majority,
+    parse_answer,
+    prompt,
+)
 
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
 _LARGEST = 4_000_000  # bytes of an answer; more is garbage
@@ -97,6 +106,11 @@ class EndpointJudge:
     def label(self) -> str:
         """See Judge."""
         return f"llm:{self._settings.model}"
+
+    @property
+    def version(self) -> str:
+        """See Judge."""
+        return PROMPT_VERSION
 
     @property
     def usage(self) -> Usage:

@@ -31,6 +31,10 @@ Notes written after opening it:
 Answer with one word, RELEVANT or NOT_RELEVANT."""
 
 
+#: Names the wording; part of what decides a set of labels.
+PROMPT_VERSION = hashlib.sha256(_PROMPT.encode()).hexdigest()[:12]
+
+
 @dataclass(frozen=True)
 class Question:
     """One candidate as a judge sees it. task: the issue's text; "" where it is not known."""
@@ -77,6 +81,11 @@ class Judge(Protocol):
     @property
     def label(self) -> str:
         """Names the judge in every label that it gave."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Changes when the same question may get another answer for the judge's own reasons: its rules, its prompt."""
         ...
 
     @property

@@ -6,36 +6,42 @@ often it agrees with a reader is measured in docs/results.md.
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Sequence
 
 from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
 from codegrep.labels.judging import Question, Usage, Verdict
 
-_THIS = r"(?:this|that|it|the (?:file|module|code|class|test|tests|function|content|contents)|(?:this|that) \w+)"
+# What is rejected must be the file: "the failure is unrelated" says nothing of it.
+_FILE = (
+    r"(?:(?:this|that|the) (?:whole |entire |test )?(?:file|module|script|package)"
+    r"|`?[\w/.-]+\.(?:py|pyx|js|ts|go|rs|java|c|h|cpp|rb)`?)"
+)
+_BE = r"(?:is|was|seems?|looks?|appears?)(?: to be)?"
 _PHRASES = {
-    "called irrelevant": (
-        r"\b(?:is|are|was|seems?|looks?|appears?)(?: to be)? (?:\w+ )?(?:irrelevant|unrelated|off[- ]topic)\b"
-    ),
+    "called irrelevant": rf"\b{_FILE} {_BE}(?: \w+ly| not| quite| also)? (?:irrelevant|unrelated|off[- ]topic)\b",
     "called not relevant": (
-        r"\b(?:isn't|is not|aren't|are not|wasn't|was not|doesn't (?:seem|look|appear)|not)(?: to be)?(?: \w+)? "
-        r"(?:relevant|related)\b(?! to (?:only|just)\b)"
+        rf"\b{_FILE} (?:isn't|is not|wasn't|was not|doesn't (?:seem|look|appear)|does not (?:seem|look|appear))"
+        r"(?: to be)?(?: \w+ly)? (?:relevant|related)\b(?! to (?:only|just)\b)"
     ),
     "wrong file": (
-        r"\b(?:(?:isn't|is not|not|wasn't) (?:in )?(?:the|a) (?:right|correct) (?:file|place|module|location)"
-        r"|(?:the|a) wrong (?:file|place|module|location)|not (?:the file|what) (?:we|I)(?:'re| are|'m| am) looking for"
-        r"|not the (?:file|one|code) (?:we|I) (?:need|want))\b"
+        r"\b(?:this|that|it)(?:'s| is| was)(?:n't| not) (?:in )?the (?:right|correct) (?:file|place|module)\b"
+        r"|\b(?:this|that|it)(?:'s| is| was) the wrong (?:file|module)\b"
+        r"|\b(?:this|that|it)(?:'s| is| was)(?:n't| not) (?:the file|what) (?:we|I)(?:'re| are|'m| am) looking for\b"
     ),
     "nothing in it": (
-        rf"\b{_THIS} (?:doesn't|does not|didn't|did not) (?:seem to |appear to |actually )?"
-        r"(?:contain|have|include|show|define|hold)(?: anything| any of)?"
-        r"(?: (?:the )?(?:\w+ )?(?:relevant|useful|related|needed)\b| anything\b| what (?:we|I) (?:need|want))"
+        rf"\b(?:this|{_FILE}) (?:doesn't|does not|didn't|did not) (?:seem to |appear to |actually )?"
+        r"(?:contain|have|include|show|define|hold) (?:anything (?:about|relevant|useful|related|of use)"
+        r"|what (?:we|I) (?:need|want)|any(?:thing)? relevant)"
     ),
     "nothing found in it": (
         r"\b(?:nothing|no) (?:relevant|useful|interesting|related)(?: \w+)? (?:here|in (?:this|that|the) file)\b"
     ),
-    "no need": r"\b(?:don't|do not|won't) need to (?:change|modify|touch|look at|edit) this (?:file|module)\b",
 }
+# A sentence that doubts is no clear statement.
+_DOUBT = re.compile(r"\b(?:maybe|perhaps|if|might|could|whether|not sure|unless|may)\b|\?", re.IGNORECASE)
+_SENTENCE = re.compile(r"[.!?](?:\s|$)|\n\n")
 _RULES = {name: re.compile(phrase, re.IGNORECASE) for name, phrase in _PHRASES.items()}
 _ANY = re.compile("|".join(f"(?:{phrase})" for phrase in _PHRASES.values()), re.IGNORECASE)
 # A cheap test that every phrase passes: most texts hold none of these.
@@ -65,6 +71,11 @@ class RulesJudge:
         return "rules"
 
     @property
+    def version(self) -> str:
+        """See Judge."""
+        return hashlib.sha256(repr([_PHRASES, self._AGREES.pattern, _DOUBT.pattern]).encode()).hexdigest()[:12]
+
+    @property
     def usage(self) -> Usage:
         """See Judge."""
         return self._usage
@@ -77,7 +88,16 @@ class RulesJudge:
     def _one(self, text: str) -> Verdict:
         if not _HINT.search(text) or not (found := _ANY.search(text)):
             return Verdict(RELEVANT, "no clear rejection", (1, 0))
+        if _DOUBT.search(_sentence(text, found.start(), found.end())):
+            return Verdict(RELEVANT, "a rejection in doubt", (1, 0), ambiguous=True)
         if self._AGREES.search(text):
             return Verdict(RELEVANT, "rejection and confirmation in one text", (1, 0), ambiguous=True)
         rule = next(name for name, pattern in _RULES.items() if pattern.match(text, found.start()))
         return Verdict(NOT_RELEVANT, f"{rule}: {found[0][:80]}", (0, 1))
+
+
+def _sentence(text: str, start: int, end: int) -> str:
+    """The sentence around a place, with its final mark."""
+    before = [match.end() for match in _SENTENCE.finditer(text, 0, start)]
+    after = _SENTENCE.search(text, end)
+    return text[before[-1] if before else 0 : after.end() if after else len(text)]

@@ -14,7 +14,7 @@ from codegrep.issues import Issue
 from codegrep.labels.gold import GoldPatches, from_file, from_issues
 from codegrep.labels.importing import file_content, imported, trajectory_files
 from codegrep.labels.requests import ReadRules
-from codegrep.labels.shard_work import MiningSettings, ShardRecord
+from codegrep.labels.shard_work import MINING_VERSION, MiningSettings, ShardRecord
 from codegrep.labels.shards import Shard, shards_of
 from codegrep.labels.tokens import open_counter
 from codegrep.labels.workspace_paths import PathRules
@@ -39,9 +39,15 @@ def inputs(context: Context) -> dict[str, Any]:
     labels = {k: v for k, v in vars(config.labels).items() if k not in _NOT_INPUTS}
     files = trajectory_files(config.labels.trajectories)
     prepared = _prepared(context)
-    judge = {"kind": config.judge.kind, "params": _judge_identity(config.judge.params), "second": config.judge.second}
+    judge = {
+        "kind": config.judge.kind,
+        "params": _judge_identity(config.judge.params),
+        "version": _judge(context).open().version,
+        "second": config.judge.second,
+    }
     return {
         "labels": labels,
+        "mining": MINING_VERSION,
         "judge": judge,
         "tokenizer": _tokenizer_identity(context),
         "trajectories": [file_content(path) for path in files],
@@ -153,9 +159,11 @@ def mining_settings(
     )
 
 
-def judge_choice(context: Context, kind: str, params: Mapping[str, Any], where: str, actors: int) -> JudgeChoice:
-    """A judge whose answers are cached under outputs, for all runs."""
-    return JudgeChoice(kind, params, where, actors, str(context.places.outputs / "judge_answers"))
+def _judge(context: Context) -> JudgeChoice:
+    """The configured judge; its answers are cached under outputs, for all runs."""
+    judge = context.config.judge
+    cache = str(context.places.outputs / "judge_answers")
+    return JudgeChoice(judge.kind, judge.params, judge.where, max(1, judge.actors), cache)
 
 
 def _prepared(context: Context) -> Artifact | None:
@@ -227,9 +235,7 @@ def _mine(
     context: Context, shards: Sequence[Shard], settings: MiningSettings, files: ShardFiles
 ) -> list[dict[str, str]]:
     config = context.config
-    judge = judge_choice(
-        context, config.judge.kind, config.judge.params, config.judge.where, max(1, config.judge.actors)
-    )
+    judge = _judge(context)
     opened = judge.open()  # a wrong parameter or tokenizer shows here, and not in a worker
     open_counter(_tokenizer(context))
     todo = [shard for shard in shards if not files.done(shard)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from codegrep.errors import ConfigError
-from codegrep.labels.judging import Question, Usage, Verdict, parse_answer, prompt
+from codegrep.labels.judging import PROMPT_VERSION, Question, Usage, Verdict, parse_answer, prompt
 
 
 class VLLMJudge:
@@ -30,6 +30,11 @@ class VLLMJudge:
     def label(self) -> str:
         """See Judge."""
         return f"vllm:{self._model}"
+
+    @property
+    def version(self) -> str:
+        """See Judge."""
+        return PROMPT_VERSION
 
     @property
     def usage(self) -> Usage:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -168,12 +169,16 @@ def pipeline(table: pa.Table, work: Path, given: argparse.Namespace) -> dict[str
     for rows, cpus in runs:
         path = _set(table, rows, work)
         size = sum(shard.text_bytes for shard in shards_of(path, 0)) / 2**30
-        seconds, cpu_seconds, peak, samples = _run(path, gold, work / f"out-{rows}-{cpus}", cpus, given.tokenizer)
+        outputs = work / f"out-{rows}-{cpus}"
+        seconds, cpu_seconds, peak, samples = _run(path, gold, outputs, cpus, given.tokenizer)
+        mining = _seconds_of("trajectories", outputs.with_suffix(".log"))
         run = {
             "rows": rows,
             "cpus": cpus,
             "text_gb": round(size, 2),
             "seconds": round(seconds, 1),
+            "mining_seconds": mining,  # reading, mining, counting tokens, judging; the start of Ray left out
+            "mining_gb_per_second": round(size / mining, 3) if mining else None,
             "cpu_seconds": round(cpu_seconds, 1),
             "gb_per_second": round(size / seconds, 3),
             "peak_gb": round(peak, 2),
@@ -207,7 +212,8 @@ def _run(path: Path, gold: Sequence[str], outputs: Path, cpus: int, tokenizer: s
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CODEGREP_BENCH": str(outputs)}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.monotonic()
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
+    with outputs.with_suffix(".log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log)
     peak = [0.0]
     cpu: dict[int, float] = {}
 
@@ -229,6 +235,12 @@ def _run(path: Path, gold: Sequence[str], outputs: Path, cpus: int, tokenizer: s
     (artifact,) = (outputs / "artifacts").glob("label-*")
     summary = json.loads((artifact / "summary.json").read_text(encoding="utf-8"))
     return seconds, own + sum(cpu.values()), peak[0], int(summary["samples"])
+
+
+def _seconds_of(label: str, log: Path) -> int | None:
+    """What the command itself says that a part took."""
+    found = re.findall(rf"{label}: (\d+) of \1 \((\d+) s\)", log.read_text(encoding="utf-8"))
+    return int(found[-1][1]) if found else None
 
 
 def _memory(mark: str, cpu: dict[int, float]) -> float:
