@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -48,9 +49,15 @@ def trajectory_files(paths: Sequence[str]) -> list[Path]:
 
 
 def file_content(path: Path) -> str:
-    """SHA-256 of a file."""
+    """SHA-256 of a file; read once a process while its size and time stay."""
+    about = path.stat()
+    return _content(str(path), about.st_size, about.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _content(path: str, _size: int, _time: int) -> str:
     digest = hashlib.sha256()
-    with path.open("rb") as stream:
+    with Path(path).open("rb") as stream:
         while piece := stream.read(2**20):
             digest.update(piece)
     return digest.hexdigest()
