@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from codegrep.config import LabelsConfig
-from codegrep.errors import DataError, InfrastructureError
+from codegrep.errors import CodegrepError, DataError, InfrastructureError
 from codegrep.issues import Issue
 from codegrep.labels.gold import GoldPatches, from_file, from_issues
 from codegrep.labels.importing import file_content, imported, trajectory_files
@@ -32,9 +32,15 @@ _NOT_INPUTS = ("workers", "spot_check", "keep_unlabelled", "trajectories", "inst
 
 
 def inputs(context: Context) -> dict[str, Any]:
-    """What decides the labels: the trajectories' and instances' content, the rules, the judge, what is held out."""
+    """What decides the labels: the trajectories' and instances' content, the rules, the judge, what is held out.
+
+    Raises:
+        CodegrepError: the experiment has no labels, and does not ask for the stage.
+    """
     config = context.config
     if not config.labels.enabled:
+        if "label" not in config.stages:
+            raise CodegrepError("this experiment has no mined labels", "Add labels=catm and the stage label")
         return {"enabled": False}
     labels = {k: v for k, v in vars(config.labels).items() if k not in _NOT_INPUTS}
     files = trajectory_files(config.labels.trajectories)
