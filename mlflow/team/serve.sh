@@ -28,7 +28,7 @@ if [ -n "${PYTHON:-}" ]; then python=$PYTHON
 elif [ -x "$root/.venv/bin/python" ]; then python=$root/.venv/bin/python
 else python=$(command -v python3 || command -v python) || say "No Python found."
 fi
-"$python" -c 'import mlflow.server, flask_wtf, psycopg2' 2>/dev/null ||
+"$python" -c 'import mlflow.server, flask_wtf, psycopg' 2>/dev/null ||
     say "MLflow's server is not complete for $python: pip install -c constraints.txt '.[team-server]'"
 
 # The logins' configuration holds the database's password: a file of its own that only this user reads.

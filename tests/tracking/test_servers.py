@@ -65,6 +65,7 @@ def goes_on_while_the_server_is_away(server: Server, folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_embedded_server_is_stopped_and_started(tmp_path: Path, impatient: None) -> None:
     store.connect(store.sqlite_uri(tmp_path))
     server = servers.sqlite_server(tmp_path)
@@ -118,12 +119,14 @@ def logged_in(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_without_a_login_nothing_is_taken(team: Server, tmp_path: Path, impatient: None) -> None:
     with pytest.raises(InfrastructureError, match="cannot be opened"):
         start(team.uri, tmp_path)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_sweep_its_comparison_and_a_policy_on_postgres(
     team: Server, cluster: Postgres, tmp_path: Path, logged_in: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -149,11 +152,13 @@ def test_a_sweep_its_comparison_and_a_policy_on_postgres(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_the_team_server_is_stopped_and_started(team: Server, tmp_path: Path, logged_in: None, impatient: None) -> None:
     goes_on_while_the_server_is_away(team, tmp_path)
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_backup_is_restored(team: Server, cluster: Postgres, tmp_path: Path, logged_in: None) -> None:
     tracker = start(team.uri, tmp_path, "backed-up")
     tracker.metrics({"a": 1.0}, 1)
