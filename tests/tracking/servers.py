@@ -58,7 +58,12 @@ class Server:
         if self.process is None or self.process.poll() is not None:
             return
         os.killpg(self.process.pid, signal.SIGKILL if kill else signal.SIGTERM)
-        self.process.wait(30)
+        try:
+            self.process.wait(200)  # it closes its connections first; seconds on a free machine
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait(30)
+            raise
         limit = time.monotonic() + 30
         while self._answers() and time.monotonic() < limit:
             time.sleep(0.1)
