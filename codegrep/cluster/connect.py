@@ -44,6 +44,7 @@ def connected(cluster: ClusterConfig, log: Path) -> Iterator[None]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_TRAIN_ENABLE_V2", "1")
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "120")  # Ray's 30 are too few on a busy machine
     os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 would put training behind everything else
     import ray
 

@@ -26,6 +26,7 @@ _STORE = 80 * 2**20
 
 def main() -> None:
     dashboard, cpus = sys.argv[1] == "1", [float(text) for text in sys.argv[2:]]
+    os.environ.setdefault("RAY_raylet_start_wait_time_s", "240")  # a busy machine; Ray reads it when it is imported
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": cpus[0], "object_store_memory": _STORE, "include_dashboard": dashboard, "dashboard_port": 0}
