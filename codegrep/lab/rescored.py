@@ -54,17 +54,17 @@ def rescore(stored: Stored, design: Design, advance: Callable[[int], object] = l
     """Settle every rollout as the trainer would (process weights left out: they move mass inside a rollout only).
 
     Repetition of n-grams is not looked for, since tokens are not read. A design that raises on a rollout loses that
-    rollout, not the replay.
+    rollout, not the replay; so does an exit cause that this version does not know.
     """
     size = len(stored)
     rewards, factors, kept = np.full(size, math.nan), np.zeros(size), np.zeros(size)
     parts: dict[str, Floats] = {}
     failed, first_failure = 0, ""
     for index, (outcome, conduct) in enumerate(zip(stored.outcomes, stored.conducts, strict=True)):
-        verdict = govern(conduct, design.rules)
-        kept[index] = _kept(verdict, stored.turn_tokens[index])
         try:
+            verdict = govern(conduct, design.rules)
             reward = verdict.settled(score(outcome, design.reward) if verdict.scored_as == "own" else None)
+            kept[index] = _kept(verdict, stored.turn_tokens[index])
             if reward is not None:
                 factors[index] = design.factor(outcome)
                 rewards[index] = reward.total
@@ -72,9 +72,9 @@ def rescore(stored: Stored, design: Design, advance: Callable[[int], object] = l
                     if name not in parts:
                         parts[name] = np.full(size, math.nan)
                     parts[name][index] = value
-        except Exception as problem:  # a user's function on a rollout that its author did not think of
+        except Exception as problem:  # a user's function, or an exit cause, that nobody thought of
             failed += 1
-            rewards[index] = math.nan
+            rewards[index], factors[index] = math.nan, 0.0
             first_failure = first_failure or f"{stored.rollout_ids[index]}: {type(problem).__name__}: {problem}"
         if index % 4096 == 4095:
             advance(4096)

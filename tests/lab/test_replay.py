@@ -121,6 +121,15 @@ def test_a_design_that_raises_loses_the_rollout_only() -> None:
     assert np.isnan(done.rewards).tolist() == [False, False, True, False]
 
 
+def test_an_unknown_exit_cause_loses_the_rollout_only() -> None:
+    stored = stored_of([[*ALIVE, outcome(True, 1, exit_cause="sunspots")]])
+    done = rescore(stored, PLAIN)
+    assert done.failed == 1
+    assert "sunspots" in done.first_failure
+    assert np.isnan(done.rewards[-1])
+    assert not np.isnan(done.rewards[:-1]).any()
+
+
 def test_sign_flips_by_hand() -> None:
     def upside_down(o: Outcome) -> RewardParts:
         return RewardParts(-v3(o).total)
