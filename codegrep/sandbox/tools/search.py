@@ -18,6 +18,8 @@ from codegrep.sandbox.tools.processes import ProcessRunner
 _log = logging.getLogger(__name__)
 # A match's text is cut in Python; ripgrep's own, larger cut keeps minified lines out of the pipe.
 _BYTES_A_CHAR = 4
+# Of a compiled pattern. ripgrep's own limit is 100 MB, and 64 searches may run at the same time.
+_REGEX_SIZE = "20M"
 # A second thread does not pay for a few named files.
 _FILES_A_THREAD = 64
 
@@ -100,6 +102,7 @@ class SearchPrograms:
     ) -> list[str]:
         threads = self._threads if len(paths) == 1 or len(paths) > _FILES_A_THREAD else 1
         command = [*self._ripgrep_base(), "--with-filename", f"--threads={threads}", *extra]
+        command.append(f"--regex-size-limit={_REGEX_SIZE}")
         command.append("--ignore-case" if ignore_case else "--case-sensitive")
         command += [f"--glob={glob}" for glob in include]
         return [*command, "--glob=!.git", f"--regexp={pattern}", "--", *paths]
