@@ -67,6 +67,8 @@ def _answer(comparison: Comparison) -> list[Block]:
             blocks.append(Bullets(tuple(f"Also sure: {line}." for line in pair.also)))
         if pair.settle:
             blocks.append(Paragraph(f"What would settle it: {pair.settle}"))
+    if verdict.against:
+        blocks += [Heading("Against what needs no reinforcement learning", 3), Bullets(verdict.against)]
     warnings = _warnings(comparison)
     if warnings:
         blocks += [Heading("Read this first", 3), Bullets(tuple(warnings))]

@@ -189,9 +189,8 @@ def _headline(analysis: Analysis, pairs: Sequence[PairVerdict]) -> str:
     designs = [line.label for line in analysis.designs]
     if len(designs) < 2:
         line = analysis.designs[0]
-        return (
-            f"One design, {line.label}: {PRIMARY.label} {_plain_interval(line.interval)}. There is nothing to compare."
-        )
+        mean = f"{PRIMARY.label} {_plain_interval(line.interval)}"
+        return f"One design, {line.label}: {mean}. There is no second design to compare it with."
     better = [
         (p.a, p.b) if p.claim is Claim.BETTER else (p.b, p.a) for p in pairs if p.claim in (Claim.BETTER, Claim.WORSE)
     ]

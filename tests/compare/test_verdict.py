@@ -58,6 +58,15 @@ def test_equal_results_are_alike():
     assert found.pairs[0].claim is Claim.ALIKE and "are alike" in found.headline
 
 
+def test_a_design_alone_is_still_set_against_the_baselines():
+    found = verdict(analysis({"v3": 0.9}, (0, 1, 2)))
+    assert found.headline.startswith("One design, v3: F0.5 0.") and found.pairs == ()
+    (line,) = found.against
+    assert line.startswith("v3 − bm25_no_tests_top1: +0.") and line.endswith(": better")
+    one = verdict(analysis({"v3": 0.9}, (0,)))
+    assert "one run, so this is about that adapter alone" in one.against[0]
+
+
 def test_three_designs_are_corrected_together():
     found = analysis({"v1": 0.1, "v2": 0.1, "v3": 0.9}, (0, 1, 2))
     assert len(found.primary) == 3
