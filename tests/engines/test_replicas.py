@@ -22,6 +22,7 @@ from codegrep.engines.replicas import Patience, RemoteEngine
 from codegrep.errors import InfrastructureError
 from tests.engines.fake_replicas import SAMPLING, build, package, started
 
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # actors that die and start again, many times
 PATIENCE = Patience(start_seconds=120, request_seconds=60, attempts=4)
 
 
@@ -124,7 +125,6 @@ def test_staleness_is_bounded_and_recorded(cluster: None, tmp_path: Path) -> Non
     with_replicas(tmp_path, 1, work)
 
 
-@pytest.mark.slow
 def test_killed_twenty_times_and_nothing_is_lost(cluster: None, tmp_path: Path) -> None:
     killed: list[int] = []
 
