@@ -81,7 +81,7 @@ def percentile(counters: Mapping[str, float], share: float) -> float:
 def summary(after: Mapping[str, float], before: Mapping[str, float] | None = None) -> dict[str, float]:
     """The metrics of the time between two `Sandbox.stats`, by their names in codegrep/tracking/names.py.
 
-    Empty when no call was executed meanwhile.
+    Empty when no call was executed meanwhile; a share is left out where there was nothing to take it of.
     """
     done = {name: value - (before or {}).get(name, 0.0) for name, value in after.items()}
     calls = sum(value for name, value in done.items() if name.startswith("latency/"))
@@ -89,7 +89,7 @@ def summary(after: Mapping[str, float], before: Mapping[str, float] | None = Non
         return {}
     asked = sum(done.get(f"cache/{kind}", 0.0) for kind in ("hits", "shared", "misses"))
     looked = done.get("index/answered", 0.0) + done.get("index/passed", 0.0)
-    return {
+    made = {
         "sandbox/calls": calls,
         "sandbox/p50": percentile(done, 0.50),
         "sandbox/p95": percentile(done, 0.95),
@@ -97,11 +97,14 @@ def summary(after: Mapping[str, float], before: Mapping[str, float] | None = Non
         "sandbox/queue": done.get("seconds_waited", 0.0) / calls,
         "sandbox/timeouts": done.get("calls/timed_out", 0.0),
         "sandbox/faults": done.get("calls/infrastructure", 0.0),
-        "sandbox/cache_hits": 1 - done.get("cache/misses", 0.0) / asked if asked else math.nan,
-        "sandbox/indexed": done.get("index/answered", 0.0) / looked if looked else math.nan,
         "sandbox/bytes": done.get("bytes", 0.0),
         "sandbox/worktrees_made": done.get("worktrees/adds", 0.0),
     }
+    if asked:
+        made["sandbox/cache_hits"] = 1 - done.get("cache/misses", 0.0) / asked
+    if looked:
+        made["sandbox/indexed"] = done.get("index/answered", 0.0) / looked
+    return made
 
 
 def _bucket(seconds: float) -> int:
