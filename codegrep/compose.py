@@ -11,7 +11,7 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from codegrep.config import BASELINES, MODELS, PROMPTS, STAGES, Config
+from codegrep.config import BASELINES, MODELS, PROMPTS, RAIL_ACTIONS, STAGES, Config
 from codegrep.errors import ConfigError
 from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rewards.needs import needs
@@ -21,6 +21,15 @@ from codegrep.tracking.registry import check_name
 _PACKAGE = Path(__file__).resolve().parent
 # An installed wheel carries a copy inside the package; in a checkout conf/ stands beside it.
 CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
+
+_GRPO_CHOICES = {
+    "loss_type": ("grpo", "dapo", "bnpo", "dr_grpo"),
+    "kl_estimator": ("k3", "k3_corrected", "k2"),
+    "importance": ("token", "sequence"),
+    "denominator": ("all", "in_loss"),
+    "dead_groups": ("keep", "drop"),
+    "sampling_correction": ("none", "sequence"),
+}
 
 
 def compose_overrides(overrides: Sequence[str], first_of_many: bool = False) -> DictConfig:
@@ -138,6 +147,40 @@ def check(config: Config) -> None:
     need(0 < grpo.top_p <= 1, "train.grpo.top_p is out of range", "Use a value in (0, 1]")
     need(config.advantage.baseline in ("mean", "loo"), "advantage.baseline is wrong", "Use mean or loo")
     need(config.advantage.scale in ("group", "batch", "none"), "advantage.scale is wrong", "Use group, batch or none")
+    for field, known_values in _GRPO_CHOICES.items():
+        value = getattr(grpo, field)
+        need(value in known_values, f"train.grpo.{field} is {value}", f"Use {', '.join(known_values)}")
+    need(grpo.kl >= 0, "train.grpo.kl is negative", "The paper uses 0.02; 0 switches KL off")
+    need(
+        grpo.importance == "token" or grpo.loss_type == "grpo",
+        f"train.grpo.importance=sequence does not go with loss_type={grpo.loss_type}",
+        "GSPO is the mean over sequences: use loss_type=grpo",
+    )
+    need(
+        grpo.denominator == "all" or grpo.loss_type in ("grpo", "dr_grpo"),
+        f"train.grpo.denominator=in_loss does not go with loss_type={grpo.loss_type}, which divides by tokens",
+        "Use denominator=all",
+    )
+    need(
+        grpo.sampling_correction == "none" or grpo.temperature == 1.0,
+        "train.grpo.sampling_correction compares log-probabilities at temperature 1",
+        "Set train.grpo.temperature=1.0 or sampling_correction=none",
+    )
+    need(
+        0 <= grpo.sampling_low < (grpo.sampling_high or float("inf")),
+        "train.grpo.sampling_low and sampling_high are no interval",
+        "Use for example 0.5 and 2.0; null is no upper limit",
+    )
+    rails = config.train.guard_rails
+    need(rails.window >= 1, "train.guard_rails.window is below 1", "Use the number of steps to average")
+    for name, rail in rails.rails.items():
+        key = f"train.guard_rails.rails.{name}"
+        need(rail.action in RAIL_ACTIONS, f"{key}.action is {rail.action}", f"Use {', '.join(RAIL_ACTIONS)}")
+        need(
+            (rail.above is None) != (rail.times_start is None),
+            f"{key} needs one limit: above or times_start",
+            "Set the other one to null",
+        )
     need(grpo.temperature > 0, "train.grpo.temperature must be positive", "The paper uses 1.0")
     early, ladder = config.train.early_stop, config.train.ladder
     need(early.window >= 1, "train.early_stop.window is below 1", "Use some tens of steps")

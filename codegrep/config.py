@@ -13,6 +13,7 @@ from typing import Any
 STAGES = ("prepare", "label", "warm_start", "train", "evaluate", "report")
 MODELS = ("base", "warm_start", "trained", "loaded")
 PROMPTS = ("short", "detailed", "entities")
+RAIL_ACTIONS = ("off", "warn", "tag", "stop")
 BASELINES = ("bm25", "bm25_no_tests", "first_row", "oracle")
 
 
@@ -471,9 +472,16 @@ class GRPOSettings:
         steps: optimiser steps. prompts_per_step: issues a step (64). group_size: rollouts an issue (8).
         prompts_per_microbatch: issues whose rollouts go through forward and backward together.
         learning_rate, warmup_share, scheduler: 5e-6, 0.05, cosine.
-        kl: coefficient of the k3 estimator against the adapter-off reference (0.02).
+        kl: coefficient of KL against the adapter-off reference (0.02).
+        kl_estimator: k3; k3_corrected multiplies it by the importance ratio; k2 has the gradient of the reverse KL.
         temperature, top_p, top_k: 1.0, 0.9, 50.
         clip_low, clip_high, loss_type, scale_rewards: not stated by the paper; TRL's names.
+        importance: ratio of the policy to that of the batch's first update, for each "token" or "sequence" (GSPO).
+        mask_truncated: completions whose last token is no end of text are masked (TRL); for causes see governance.
+        denominator: "all" rollouts, or those "in_loss"; of the loss types that divide by rollouts (grpo, dr_grpo).
+        dead_groups: groups without two different rewards: "keep" (advantage 0, KL acts) or "drop" (out of the loss).
+        sampling_correction: "none", or "sequence": advantages times the ratio of trainer to sampler over a rollout.
+        sampling_low, sampling_high: rollouts with a ratio outside lose their policy term; None is no limit.
         updates_per_batch: inner updates a batch of rollouts (not stated; 1).
         max_grad_norm: gradient clipping.
         save_every: optimiser steps between checkpoints. keep: checkpoints kept.
@@ -496,6 +504,14 @@ class GRPOSettings:
     clip_high: float
     loss_type: str
     scale_rewards: str
+    kl_estimator: str
+    importance: str
+    mask_truncated: bool
+    denominator: str
+    dead_groups: str
+    sampling_correction: str
+    sampling_low: float
+    sampling_high: float | None
     updates_per_batch: int
     max_grad_norm: float
     save_every: int
@@ -538,12 +554,37 @@ class LadderConfig:
 
 
 @dataclass
+class RailConfig:
+    """One guard rail of GRPO: a metric, a limit, and what happens beyond it.
+
+    Attributes:
+        metric: a name of codegrep.tracking.names.
+        above: the limit. times_start: the limit as a multiple of the metric at the start. One of the two.
+        action: warn says it, tag also marks the run in MLflow, stop also ends training with a checkpoint; off: nothing.
+    """
+
+    metric: str
+    above: float | None = None
+    times_start: float | None = None
+    action: str = "tag"
+
+
+@dataclass
+class GuardRailsConfig:
+    """train.guard_rails. window: steps that are averaged before a limit is looked at."""
+
+    window: int
+    rails: dict[str, RailConfig]
+
+
+@dataclass
 class TrainConfig:
     """conf/train. workers: Ray Train workers; use_gpu: one GPU a worker."""
 
     lora: LoraSettings
     warm_start: WarmStartConfig
     grpo: GRPOSettings
+    guard_rails: GuardRailsConfig
     workers: int
     use_gpu: bool
     cpus_per_worker: float

@@ -27,6 +27,7 @@ from codegrep.sandbox.measure import summary
 from codegrep.tracking.run import TrackingHandle
 from codegrep.tracking.system import SystemMetrics, machine_id
 from codegrep.training.callbacks import OnLog
+from codegrep.training.guard_rails import Alarm, OnAlarm
 from codegrep.training.loops import Policy
 
 
@@ -175,6 +176,26 @@ class OpenTrackedLog:
             progress.write_text(str(step), encoding="utf-8")
 
         return log
+
+
+@dataclass(frozen=True)
+class OpenTrackedAlarms:
+    """Where guard rails speak in a training worker; picklable. said: file with one line an alarm, for the driver."""
+
+    handle: TrackingHandle
+    said: str
+
+    def __call__(self) -> OnAlarm:
+        tracker = self.handle.open()
+        said = Path(self.said)
+
+        def on_alarm(alarm: Alarm) -> None:
+            with said.open("a", encoding="utf-8") as file:
+                file.write(f"{alarm}\n")
+            if alarm.action != "warn":
+                tracker.tags({f"guard.{alarm.rail}": f"{alarm.value:.4g} > {alarm.limit:.4g} at step {alarm.step}"})
+
+        return on_alarm
 
 
 def _draw_seed(seed: int, step: int, instance_id: str, place: int) -> int:

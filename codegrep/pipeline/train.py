@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
+from codegrep.config import Config, GRPOSettings
 from codegrep.pipeline import label, ladder, prepare
 from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
@@ -13,6 +14,7 @@ from codegrep.pipeline.engines import EngineHandle, backend_of, training_demand
 from codegrep.pipeline.models import PolicyFiles, policy_files
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.workers import AgentSettings
+from codegrep.rewards.signals import load_governance
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -23,7 +25,7 @@ def inputs(context: Context) -> dict[str, Any]:
     return {
         "start": context.need("warm_start").fingerprint,
         "issues": label.training_fingerprint(context),
-        "grpo": config.train.grpo,
+        "grpo": choices(config.train.grpo),
         "lora": config.train.lora,
         "workers": config.train.workers,
         "reward": config.reward,
@@ -35,6 +37,7 @@ def inputs(context: Context) -> dict[str, Any]:
         **_endings(context),
         # Another engine samples the same distribution with other draws; a stale one samples another distribution.
         **({"engine": [config.engine.name, config.engine.sync]} if config.engine.vllm else {}),
+        **signals(config),
     }
 
 
@@ -45,6 +48,39 @@ def _endings(context: Context) -> dict[str, Any]:
     if train.ladder.every:
         made["ladder"] = train.ladder
     return made
+
+
+# Keys that came later, and the value at which they change nothing: they are left out of the fingerprint then, so that
+# adapters from before there was a choice stay good.
+_NEUTRAL = {
+    "kl_estimator": "k3",
+    "importance": "token",
+    "mask_truncated": False,
+    "denominator": "all",
+    "dead_groups": "keep",
+    "sampling_correction": "none",
+    "sampling_low": 0.0,
+    "sampling_high": None,
+}
+
+
+def choices(grpo: GRPOSettings) -> dict[str, Any]:
+    """train.grpo without what changes nothing."""
+    return {key: value for key, value in asdict(grpo).items() if key not in _NEUTRAL or value != _NEUTRAL[key]}
+
+
+def signals(config: Config) -> dict[str, Any]:
+    """Governance, turn scores and guard rails, as far as they change what is trained."""
+    rules = load_governance(config.governance)
+    found: dict[str, Any] = {}
+    if rules.masked_in_group or rules.infrastructure_in_group or any(h != "normal" for h in rules.handling.values()):
+        found["governance"] = {k: v for k, v in asdict(config.governance).items() if k != "name"}
+    if config.process.function:
+        found["process"] = {k: v for k, v in asdict(config.process).items() if k != "name"}
+    rails = config.train.guard_rails
+    if stopping := {name: asdict(rail) for name, rail in rails.rails.items() if rail.action == "stop"}:
+        found["guard_rails"] = {"window": rails.window, "rails": stopping}
+    return found
 
 
 def run(context: Context, artifact: Artifact) -> dict[str, Any]:
@@ -65,7 +101,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
 
 def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: EngineHandle) -> dict[str, Any]:
     # Imported here, since torch and its friends take seconds and a finished stage needs none of them.
-    from codegrep.pipeline.collect import OpenPolicyCollector, OpenTrackedLog
+    from codegrep.pipeline.collect import OpenPolicyCollector, OpenTrackedAlarms, OpenTrackedLog
     from codegrep.pipeline.watch import trained_with_progress
     from codegrep.training.base_model import BaseModel
     from codegrep.training.loops import GRPOJob, grpo_loop
@@ -73,7 +109,7 @@ def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: Eng
     from codegrep.training.ray_loop import TrainingResult
 
     config = context.config
-    progress_file = artifact.folder / "step"
+    progress_file, said_file = artifact.folder / "step", artifact.folder / "guard_rails.txt"
     settings = AgentSettings(config.agent, config.tools, config.model.context)
     job = GRPOJob(
         base=BaseModel(str(start.model), config.model.dtype),
@@ -82,6 +118,9 @@ def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: Eng
         issues=label.training_issues(context),
         reward=config.reward,
         advantage=config.advantage,
+        governance=config.governance,
+        process=config.process,
+        guard_rails=config.train.guard_rails,
         max_completion_tokens=config.agent.max_completion_tokens,
         seed=config.seed,
         open_collector=OpenPolicyCollector(
@@ -94,6 +133,7 @@ def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: Eng
             tracking=context.tracker.handle,
         ),
         open_log=OpenTrackedLog(context.tracker.handle, str(progress_file)),
+        open_alarms=OpenTrackedAlarms(context.tracker.handle, str(said_file)),
         gradient_checkpointing=config.train.gradient_checkpointing,
         use_gpu=config.train.use_gpu,
         early_stop=config.train.early_stop,
@@ -102,7 +142,7 @@ def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: Eng
 
     def train_to(step: int) -> TrainingResult:
         return trained_with_progress(
-            context, artifact, grpo_loop, ladder.pausing(job, step), f"GRPO to {step}", progress_file
+            context, artifact, grpo_loop, ladder.pausing(job, step), f"GRPO to {step}", progress_file, said_file
         )
 
     chosen: dict[str, Any] = {}
@@ -112,7 +152,7 @@ def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: Eng
         chosen = {"best_step": climbed.rung.step, "best_f05": climbed.rung.f05, "rungs": len(climbed.rungs)}
         context.say(f"  best of {len(climbed.rungs)} checkpoints: step {climbed.rung.step}")
     else:
-        result = trained_with_progress(context, artifact, grpo_loop, job, "GRPO", progress_file)
+        result = trained_with_progress(context, artifact, grpo_loop, job, "GRPO", progress_file, said_file)
     adapter = artifact.folder / "adapter"
     adapter.mkdir(exist_ok=True)
     for name in (ADAPTER_FILE, "adapter_config.json"):

@@ -44,7 +44,8 @@ class StepLog(TrainerCallback):
 
 
 class TimeLimit(TrainerCallback):
-    """Ends training after so many minutes, counted over restarts, with a checkpoint; says so in `reason`.
+    """Ends training after so many minutes, counted over restarts, or when it is asked to, with a checkpoint; says so in
+    `reason`.
 
     Args:
         minutes: 0 means no limit.
@@ -56,7 +57,12 @@ class TimeLimit(TrainerCallback):
         self._limit = minutes * 60
         self._every = every
         self._started = time.monotonic() - resumed
+        self._asked = ""
         self.reason = ""
+
+    def stop(self, why: str) -> None:
+        """End training after the next step that may be the last. Every rank has to ask at the same step."""
+        self._asked = self._asked or why
 
     @property
     def used(self) -> float:
@@ -66,12 +72,11 @@ class TimeLimit(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
-        late = self._limit and self.used >= self._limit and state.global_step % self._every == 0
-        if late and state.global_step < state.max_steps:
-            self.reason = (
-                f"stopped after step {state.global_step} of {state.max_steps}: {self._limit / 60:g} minutes are used "
-                "up; the learning rate schedule was cut"
-            )
+        late = self._limit and self.used >= self._limit
+        why = self._asked or (f"{self._limit / 60:g} minutes are used up" if late else "")
+        if why and state.global_step % self._every == 0 and state.global_step < state.max_steps:
+            where = f"stopped after step {state.global_step} of {state.max_steps}"
+            self.reason = f"{where}: {why}; the learning rate schedule was cut"
             control.should_training_stop = True
             control.should_save = True
         if state.global_step >= state.max_steps:
@@ -84,10 +89,17 @@ class CheckpointReport(TrainerCallback):
 
     Args:
         report: called with (step, folder, last numbers).
+        notes: plain data that is written into the checkpoint beside the progress, and read again by `read_progress`.
     """
 
-    def __init__(self, report: ReportCheckpoint, log: StepLog, limit: TimeLimit) -> None:
-        self._report, self._log, self._limit = report, log, limit
+    def __init__(
+        self,
+        report: ReportCheckpoint,
+        log: StepLog,
+        limit: TimeLimit,
+        notes: Callable[[], Mapping[str, Any]] = dict,
+    ) -> None:
+        self._report, self._log, self._limit, self._notes = report, log, limit, notes
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
@@ -97,13 +109,16 @@ class CheckpointReport(TrainerCallback):
                 "max_steps": state.max_steps,
                 "used_seconds": self._limit.used,
                 "stopped": self._limit.reason,
+                **self._notes(),
             }
             (folder / PROGRESS_FILE).write_text(json.dumps(progress), encoding="utf-8")
         self._report(state.global_step, folder, self._log.last)
 
 
 def read_progress(checkpoint: Path | None) -> dict[str, Any]:
-    """What `CheckpointReport` noted in a checkpoint: step, max_steps, used_seconds, stopped; empty for None."""
+    """What `CheckpointReport` noted in a checkpoint: step, max_steps, used_seconds, stopped, and its notes; empty for
+    None.
+    """
     path = checkpoint / PROGRESS_FILE if checkpoint else None
     if path is None or not path.is_file():
         return {}

@@ -23,13 +23,18 @@ from codegrep.config import GRPOSettings, LoraSettings, SyncConfig
 from codegrep.errors import ConfigError, DataError, InfrastructureError
 from codegrep.issues.issue import Issue
 from codegrep.rewards.advantage import Baseline, baseline_factors
-from codegrep.rewards.outcome import AdvantageFactor, Outcome, RewardDesign, RewardParts, score
+from codegrep.rewards.governance import Rules
+from codegrep.rewards.outcome import AdvantageFactor, Outcome, RewardDesign
+from codegrep.rewards.process_weights import ProcessScoring
 from codegrep.rollout.outcome import outcome_of
 from codegrep.rollout.record import ExitCause, Rollout
 from codegrep.tracking.names import from_trl
 from codegrep.training.lora import lora_config
 from codegrep.training.lora_linear import use_fused_lora
+from codegrep.training.loss_terms import Denominator, SequenceCorrection, aggregate, kl_k2, kl_k3
 from codegrep.training.scoring import SHAPE
+from codegrep.training.settlement import DeadGroups, Settled, Settlement
+from codegrep.training.signal_metrics import settlement_sums
 from codegrep.training.step_metrics import Sums, add_up, rollout_sums
 from codegrep.training.trl_seams import SeamedGRPOTrainer
 
@@ -43,8 +48,9 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
     """GRPO with tool text masked, advantages scaled after normalisation, and lost rollouts left out.
 
     Advantage of rollout i: A_i = s_i · (R_i - mean) / (std + 1e-4), mean and std over the scored rollouts of its group,
-    s_i = factor(outcome_i) (CodeGrep eq 6 and 8). A rollout with exit cause "infrastructure" has no reward, advantage
-    0, and no token in the loss or in KL.
+    s_i = factor(outcome_i) (CodeGrep eq 6 and 8). With turn scores it is A_i · a_i(t) at token t (SPEC 4.2). Governance
+    says which rollouts are scored and which of their tokens are in the loss and in KL (SPEC 4.4); by its default a
+    rollout with exit cause "infrastructure" has no reward, advantage 0, and no token in the loss or in KL.
 
     KL is measured against the model with the adapter off: `model` must be the warm-started one, merged
     (`codegrep.training.lora.merge_adapter`).
@@ -59,6 +65,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         collect: see `Collect`; it gets this worker's issues only.
         reward, factor: design and advantage factor.
         baseline: "loo" multiplies R - mean by n/(n-1), n the scored rollouts of the group.
+        rules, process: governance and turn scores.
         lora, settings: train.lora, train.grpo.
         max_completion_tokens: for loss_type dr_grpo, and for the record.
         workers: Ray Train workers; each takes whole groups.
@@ -79,6 +86,8 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         reward: RewardDesign,
         factor: AdvantageFactor,
         baseline: Baseline = "mean",
+        rules: Rules = Rules(),  # noqa: B008  # frozen
+        process: ProcessScoring = ProcessScoring(),  # noqa: B008  # frozen
         lora: LoraSettings,
         settings: GRPOSettings,
         max_completion_tokens: int,
@@ -97,10 +106,11 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         self._sync = sync or SyncConfig()
         self._group_size = settings.group_size
         self._end = cast(int, tokenizer.eos_token_id)
-        self._reward, self._factor, self._baseline = reward, factor, baseline
-        self._rollouts: list[Rollout] = []
-        self._outcomes: list[Outcome] = []
-        self._parts: list[RewardParts | None] = []
+        self._factor, self._baseline = factor, baseline
+        self._settlement = Settlement(reward, rules, process, cast(DeadGroups, settings.dead_groups))
+        self._settled: list[Settled] = []
+        self._loss = settings
+        self._max_completion_tokens = max_completion_tokens
         self._sums: list[Sums] = []
         self.own_metrics: dict[str, float] = {}
         arguments = grpo_arguments(settings, output_dir, seed, workers, max_completion_tokens, use_cpu)
@@ -140,14 +150,10 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         rollouts = self._collect([self._issues[instance_id] for instance_id in ids], size, self.state.global_step)
         self._check(rollouts, prompts)
         seconds = time.perf_counter() - start
-        self._rollouts = rollouts
-        issues = [self._issues[r.instance_id] for r in rollouts]
-        self._outcomes = [
-            outcome_of(r, gold_ranges=i.gold_ranges, gold_entities=i.gold_entities)
-            for r, i in zip(rollouts, issues, strict=True)
-        ]
+        # Everything but the advantage is decided here: what is masked has to be known before TRL counts tokens.
+        self._settled = self._settlement.settle(rollouts, self._issues, _outcome, size)
         self._sums.append(_phase_seconds(rollouts, seconds))
-        return training_rows(rollouts, self._end)
+        return training_rows(rollouts, [settled.mask for settled in self._settled], self._end)
 
     def _check(self, rollouts: Sequence[Rollout], prompts: Sequence[str]) -> None:
         if [rollout.instance_id for rollout in rollouts] != list(prompts):
@@ -162,26 +168,79 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
                 )
 
     def reward(self, prompts: list[str], **kwargs: Any) -> list[float | None]:
-        """TRL's reward function: the design's total of each rollout, None where the machine failed."""
-        self._parts = [score(outcome, self._reward) for outcome in self._outcomes]
-        return [None if parts is None else parts.total for parts in self._parts]
+        """TRL's reward function: the total of each rollout after governance, None where it is outside its group."""
+        return [None if settled.reward is None else settled.reward.total for settled in self._settled]
 
-    def shape_advantages(self, advantages: Tensor) -> Tensor:
-        """Multiply by the factor of each rollout, after the group's normalisation."""
-        factors = [
-            0.0 if parts is None else float(self._factor(outcome))
-            for outcome, parts in zip(self._outcomes, self._parts, strict=True)
-        ]
-        totals = np.array([math.nan if parts is None else parts.total for parts in self._parts])
-        of_baseline = baseline_factors(totals, np.arange(len(totals)) // self._group_size, self._baseline)
+    def shape_advantages(self, advantages: Tensor, width: int) -> Tensor:
+        """Multiply by the factor of each rollout after the group's normalisation, then by the weights of its turns."""
+        settled, floor = self._settled, self._settlement.process.floor
+        factors = [0.0 if s.reward is None else float(self._factor(s.outcome)) for s in settled]
         # A group without spread has A = 0 exactly; TRL leaves the rounding error of its mean, over 1e-4.
-        alive = torch.tensor(_with_spread(self._parts, self._group_size), device=advantages.device)
-        shaped = torch.where(alive, advantages, 0.0) * torch.tensor(
-            of_baseline * factors, dtype=advantages.dtype, device=advantages.device
+        alive = torch.tensor([s.alive for s in settled], device=advantages.device)
+        totals = np.array([math.nan if s.reward is None else s.reward.total for s in settled])
+        of_baseline = baseline_factors(totals, np.arange(len(totals)) // self._group_size, self._baseline)
+        shaped = torch.where(alive, advantages, 0.0) * advantages.new_tensor(of_baseline * factors)
+        values = shaped.tolist()
+        self._sums += [
+            rollout_sums(
+                [s.rollout for s in settled],
+                [s.outcome for s in settled],
+                [s.reward for s in settled],
+                factors,
+                self._group_size,
+            ),
+            settlement_sums(settled, values, floor, self._group_size),
+        ]
+        if self._settlement.process.scorer is None:
+            return shaped
+        weights = shaped.new_ones(len(settled), width)
+        for row, (one, advantage) in enumerate(zip(settled, values, strict=True)):
+            for turn, weight in zip(one.rollout.turns, one.turn_weights(advantage, floor), strict=True):
+                weights[row, turn.start : turn.end] = weight
+        return shaped[:, None] * weights
+
+    def batch_scale(self, output: dict[str, Any]) -> Tensor | None:
+        """Rollouts by rollouts in the loss, over all workers, for denominator "in_loss"."""
+        if self._loss.denominator != "in_loss":
+            return None
+        mask = output["completion_mask"] * output["tool_mask"]
+        counts = torch.stack([mask.any(1).sum(), mask.new_tensor(len(mask))]).float()
+        kept, every = cast(Tensor, self.accelerator.reduce(counts, reduction="sum"))
+        return every / kept.clamp(min=1.0)
+
+    def weigh_rollouts(self, logps: Tensor, inputs: dict[str, Any], mask: Tensor) -> Tensor | None:
+        """The sequence correction, where it is on."""
+        if self._loss.sampling_correction == "none":
+            return None
+        sampled = inputs.get("sampling_per_token_logps")
+        if sampled is None:
+            raise ConfigError(
+                "train.grpo.sampling_correction needs log-probabilities at sampling, which the engine does not give",
+                "Set it to none, or use an engine that gives them",
+            )
+        correction = SequenceCorrection(self._loss.sampling_low, self._loss.sampling_high)
+        weights, ratio = correction.weights(logps, sampled, mask)
+        there = mask.any(1)
+        count = float(there.sum())
+        self._sums.append(
+            {
+                "policy/sequence_ratio": (float(ratio[there].sum()), count),
+                "policy/sequence_masked": (float((weights[there] == 0).sum()), count),
+            }
         )
-        self._sums.append(rollout_sums(self._rollouts, self._outcomes, self._parts, factors, self._group_size))
-        self._sums.append({"advantage/mean_abs": (float(shaped.abs().sum()), float(len(shaped)))})
-        return shaped
+        return weights
+
+    def extra_loss(self, logps: Tensor, inputs: dict[str, Any], mask: Tensor) -> Tensor | None:
+        """k2 in the place of TRL's k3, where it is asked for."""
+        if self._loss.kl_estimator != "k2" or not self.beta:
+            return None
+        reference = inputs["ref_per_token_logps"]
+        arguments = cast(GRPOConfig, self.args)
+        accumulation = float(self.current_gradient_accumulation_steps)
+        share = accumulation / (arguments.steps_per_generation or 1) / self.accelerator.num_processes
+        by = Denominator(accumulation, self._max_completion_tokens, inputs["num_items_in_batch"] * share)
+        difference = kl_k2(logps, reference) - kl_k3(logps, reference)
+        return self.beta * aggregate(difference, mask, self.loss_type, by)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """TRL's numbers and the project's own, added up over the workers; see `grpo_names`."""
@@ -272,6 +331,9 @@ def grpo_arguments(
         epsilon_high=settings.clip_high,
         loss_type=settings.loss_type,
         scale_rewards=settings.scale_rewards,
+        importance_sampling_level=settings.importance,
+        mask_truncated_completions=settings.mask_truncated,
+        use_bias_correction_kl=settings.kl_estimator == "k3_corrected",
         # Rollouts are sampled elsewhere. TRL divides logits by the temperature, so it must be the one that was used.
         temperature=settings.temperature,
         top_p=settings.top_p,
@@ -324,8 +386,8 @@ def schedule(ids: Sequence[str], settings: GRPOSettings, seed: int) -> list[str]
     return rows[:wanted]
 
 
-def training_rows(rollouts: Sequence[Rollout], eos: int) -> dict[str, list[Any]]:
-    """What TRL's rollout_func returns. A lost rollout is a single token outside the loss."""
+def training_rows(rollouts: Sequence[Rollout], masks: Sequence[Sequence[int]], eos: int) -> dict[str, list[Any]]:
+    """What TRL's rollout_func returns. A lost rollout is a single token outside the loss. masks: tokens in the loss."""
     prompts = {r.instance_id: r.prompt_ids for r in rollouts if r.prompt_ids}
     lost = [r.exit_cause == ExitCause.INFRASTRUCTURE for r in rollouts]
     have_logprobs = all(
@@ -334,19 +396,15 @@ def training_rows(rollouts: Sequence[Rollout], eos: int) -> dict[str, list[Any]]
     return {
         "prompt_ids": [list(r.prompt_ids or prompts.get(r.instance_id, [eos])) for r in rollouts],
         "completion_ids": [[eos] if gone else list(r.completion_ids) for r, gone in zip(rollouts, lost, strict=True)],
-        "env_mask": [[0] if gone else list(r.loss_mask) for r, gone in zip(rollouts, lost, strict=True)],
+        "env_mask": [[0] if gone else list(mask) for mask, gone in zip(masks, lost, strict=True)],
         "logprobs": [[0.0] if gone else list(r.logprobs) for r, gone in zip(rollouts, lost, strict=True)]
         if have_logprobs
         else None,  # type: ignore[dict-item]
     }
 
 
-def _with_spread(parts: Sequence[RewardParts | None], size: int) -> list[bool]:
-    alive: list[bool] = []
-    for start in range(0, len(parts), size):
-        totals = {p.total for p in parts[start : start + size] if p is not None}
-        alive += [len(totals) > 1] * size
-    return alive
+def _outcome(rollout: Rollout, issue: Issue) -> Outcome:
+    return outcome_of(rollout, gold_ranges=issue.gold_ranges, gold_entities=issue.gold_entities)
 
 
 def _phase_seconds(rollouts: Sequence[Rollout], wall: float) -> Sums:

@@ -16,20 +16,25 @@ from codegrep.config import (
     AdvantageConfig,
     EarlyStopConfig,
     FunctionConfig,
+    GovernanceConfig,
     GRPOSettings,
+    GuardRailsConfig,
     LoraSettings,
+    ProcessConfig,
     SyncConfig,
     WarmStartConfig,
 )
 from codegrep.issues.issue import Issue
 from codegrep.rewards.advantage import Baseline
 from codegrep.rewards.load import load_advantage, load_reward
+from codegrep.rewards.signals import load_governance, load_process
 from codegrep.rollout.record import Rollout
 from codegrep.training.base_model import BaseModel
 from codegrep.training.callbacks import CheckpointReport, OnLog, StepLog, TimeLimit, read_progress
 from codegrep.training.convergence import EarlyStop, PauseAt
 from codegrep.training.examples import Example
 from codegrep.training.grpo import CodegrepGRPOTrainer
+from codegrep.training.guard_rails import Alarm, GuardRails, OnAlarm
 from codegrep.training.lora import attach_lora
 from codegrep.training.ray_loop import report_checkpoint, resume_folder, work_folder
 from codegrep.training.scoring import add_scoring
@@ -37,6 +42,7 @@ from codegrep.training.warm_start import WarmStartTrainer, warm_start_names
 
 # Opens the log in the worker, so that nothing of the tracker travels: for example a method of a TrackingHandle.
 OpenLog = Callable[[], OnLog]
+OpenAlarms = Callable[[], OnAlarm]
 
 
 @dataclass(frozen=True)
@@ -93,7 +99,12 @@ class WarmStartJob:
 
 @dataclass(frozen=True)
 class GRPOJob:
-    """What `grpo_loop` needs; picklable. base: the warm-started model, merged (`lora.merge_adapter`)."""
+    """What `grpo_loop` needs; picklable.
+
+    Attributes:
+        base: the warm-started model, merged (`lora.merge_adapter`).
+        open_alarms: where guard rails speak, opened on rank 0.
+    """
 
     base: BaseModel
     lora: LoraSettings
@@ -101,10 +112,14 @@ class GRPOJob:
     issues: Sequence[Issue]
     reward: FunctionConfig
     advantage: AdvantageConfig
+    governance: GovernanceConfig
+    process: ProcessConfig
+    guard_rails: GuardRailsConfig
     max_completion_tokens: int
     seed: int
     open_collector: OpenCollector
     open_log: OpenLog
+    open_alarms: OpenAlarms | None = None
     gradient_checkpointing: bool = False
     use_gpu: bool = False
     early_stop: EarlyStopConfig = field(default_factory=EarlyStopConfig)
@@ -133,7 +148,7 @@ def warm_start_loop(config: dict[str, Any]) -> None:
             gradient_checkpointing=job.gradient_checkpointing,
         )
         log = StepLog(_open(job.open_log, rank), warm_start_names)
-        _train(trainer, log, resume, job.settings.max_minutes, every=1)
+        _train(trainer, log, resume, _time_limit(resume, job.settings.max_minutes, every=1))
 
 
 def grpo_loop(config: dict[str, Any]) -> None:
@@ -153,6 +168,8 @@ def grpo_loop(config: dict[str, Any]) -> None:
             reward=load_reward(job.reward),
             factor=load_advantage(job.advantage),
             baseline=cast(Baseline, job.advantage.baseline),
+            rules=load_governance(job.governance),
+            process=load_process(job.process),
             lora=job.lora,
             settings=job.settings,
             max_completion_tokens=job.max_completion_tokens,
@@ -164,34 +181,45 @@ def grpo_loop(config: dict[str, Any]) -> None:
             sync=job.sync,
             collected=source.metrics,
         )
-        log = StepLog(_open(job.open_log, rank), trainer.grpo_names)
+        limit = _time_limit(resume, job.settings.max_minutes, every=job.settings.updates_per_batch)
+        alarms = job.open_alarms() if job.open_alarms and rank == 0 else _unheard
+        rails = GuardRails(job.guard_rails, trainer.grpo_names, limit, alarms, read_progress(resume).get("guard_rails"))
+
+        def names(logs: Any) -> dict[str, float]:
+            return trainer.grpo_names(logs) | (rails.metrics() if "loss" in logs else {})
+
+        log = StepLog(_open(job.open_log, rank), names)
+        trainer.add_callback(rails)
         with closing(job.open_collector(Policy(trainer.policy, tokenizer, rank, workers))) as collector:
             source.collector = collector
-            every = job.settings.updates_per_batch
             trainer.add_callback(PauseAt(job.pause_at))
-            _train(trainer, log, resume, job.settings.max_minutes, every=every, early_stop=job.early_stop)
+            trainer.add_callback(EarlyStop(job.early_stop, limit, job.settings.updates_per_batch))
+            _train(trainer, log, resume, limit, lambda: {"guard_rails": rails.state()})
+
+
+def _time_limit(resume: Path | None, max_minutes: float, every: int) -> TimeLimit:
+    return TimeLimit(max_minutes, every=every, resumed=float(read_progress(resume).get("used_seconds", 0.0)))
 
 
 def _train(
     trainer: Trainer,
     log: StepLog,
     resume: Path | None,
-    max_minutes: float,
-    every: int,
-    early_stop: EarlyStopConfig | None = None,
+    limit: TimeLimit,
+    notes: Callable[[], dict[str, Any]] = dict,
 ) -> None:
-    used = float(read_progress(resume).get("used_seconds", 0.0))
-    limit = TimeLimit(max_minutes, every=every, resumed=used)
     trainer.add_callback(log)
     trainer.add_callback(limit)
-    if early_stop is not None:
-        trainer.add_callback(EarlyStop(early_stop, limit, every))
-    trainer.add_callback(CheckpointReport(report_checkpoint, log, limit))
+    trainer.add_callback(CheckpointReport(report_checkpoint, log, limit, notes))
     trainer.train(resume_from_checkpoint=str(resume) if resume else None)
 
 
 def _open(open_log: OpenLog, rank: int) -> OnLog:
     return open_log() if rank == 0 else _ignore
+
+
+def _unheard(alarm: Alarm) -> None:
+    return None
 
 
 def _ignore(step: int, numbers: dict[str, float]) -> None:

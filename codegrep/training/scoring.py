@@ -113,7 +113,9 @@ def _hidden_shared(
 ) -> Tensor:
     """(N, H) hidden states that predict the scored tokens, in row-major order of `scored`."""
     by_prompt: dict[tuple[int, ...], list[int]] = {}
-    for row in range(len(input_ids)):
+    # What is not scored needs no pass, but one row has to go through: every worker takes part in the backward pass.
+    wanted = scored.any(1).tolist()
+    for row in [row for row, needed in enumerate(wanted) if needed] or [0]:
         prompt = input_ids[row, :prompt_length][attention_mask[row, :prompt_length].bool()]
         by_prompt.setdefault(tuple(prompt.tolist()), []).append(row)
     pieces: list[Tensor | None] = [None] * len(input_ids)
@@ -123,7 +125,7 @@ def _hidden_shared(
         states = _group_states(model, input_ids.new_tensor(prompt_ids), completions)
         for place, row in enumerate(rows):
             pieces[row] = states[place][scored[row, prompt_length : prompt_length + longest]]
-    return torch.cat([cast(Tensor, piece) for piece in pieces])
+    return torch.cat([piece for piece in pieces if piece is not None])
 
 
 def _group_states(model: PreTrainedModel, prompt: Tensor, completions: Tensor) -> Tensor:

@@ -16,18 +16,23 @@ from codegrep.tracking.names import reward_part
 Sums = dict[str, tuple[float, float]]
 
 
-class _Tally:
+class Tally:
+    """Adds up sums by name."""
+
     def __init__(self) -> None:
         self._sums: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
 
     def mean(self, name: str, value: float, count: float = 1.0) -> None:
+        """Add to a metric that is a mean over `count`."""
         self._sums[name][0] += value
         self._sums[name][1] += count
 
     def total(self, name: str, value: float) -> None:
+        """Add to a metric that is a plain sum."""
         self._sums[name][0] += value
 
     def sums(self) -> Sums:
+        """What was added so far."""
         return {name: (total, count) for name, (total, count) in self._sums.items()}
 
 
@@ -40,27 +45,29 @@ def rollout_sums(
 ) -> Sums:
     """Sums over one worker's rollouts of a step; groups stand together.
 
-    Rollouts that the machine lost count in errors/infrastructure and rollout/exit_infrastructure alone.
+    Rollouts that the machine lost count in errors/infrastructure and rollout/exit_infrastructure alone, whatever
+    reward governance gave them. rewards: after governance; None is outside the group.
     """
-    tally = _Tally()
+    tally = Tally()
     tally.total("errors/infrastructure", 0.0)
     tally.total("errors/refused_calls", 0.0)
     for rollout, outcome, reward, factor in zip(rollouts, outcomes, rewards, factors, strict=True):
         for cause in ExitCause:
             tally.mean(f"rollout/exit_{cause.value}", float(rollout.exit_cause == cause))
-        if reward is None:
+        if rollout.exit_cause == ExitCause.INFRASTRUCTURE:
             tally.total("errors/infrastructure", 1.0)
             continue
-        tally.mean("advantage/factor", factor)
-        for part, value in reward.parts.items():
-            tally.mean(reward_part(part), value)
+        if reward is not None:
+            tally.mean("advantage/factor", factor)
+            for part, value in reward.parts.items():
+                tally.mean(reward_part(part), value)
         _add_rollout(tally, rollout, outcome)
     for start in range(0, len(rollouts), group_size):
         _add_group(tally, outcomes[start : start + group_size], rewards[start : start + group_size])
     return tally.sums()
 
 
-def _add_rollout(tally: _Tally, rollout: Rollout, outcome: Outcome) -> None:
+def _add_rollout(tally: Tally, rollout: Rollout, outcome: Outcome) -> None:
     calls = [call for turn in rollout.turns for call in turn.calls]
     executed = sum(outcome.calls_per_turn)
     malformed = sum(1 for call in calls if not call.name)
@@ -81,7 +88,7 @@ def _add_rollout(tally: _Tally, rollout: Rollout, outcome: Outcome) -> None:
     tally.mean("completions/generated", rollout.generated_tokens)
 
 
-def _add_group(tally: _Tally, outcomes: Sequence[Outcome], rewards: Sequence[RewardParts | None]) -> None:
+def _add_group(tally: Tally, outcomes: Sequence[Outcome], rewards: Sequence[RewardParts | None]) -> None:
     scored = [reward.total for reward in rewards if reward is not None]
     # The exact spread, over the rollouts that were scored: TRL's own rate counts a group with one survivor as alive.
     tally.mean("group/dead_rate", float(len(scored) < 2 or max(scored) == min(scored)))

@@ -51,6 +51,10 @@ _SOURCE: dict[str, tuple[str, ...]] = {
         'inputs.get("old_per_token_logps")',
     ),
 }
+# Text that has to come in this order: advantages are weighed between scoring and the loss.
+_ORDER: dict[str, tuple[str, ...]] = {
+    "_compute_loss": ("self._get_per_token_logps_and_entropies(", 'advantages = inputs["advantages"]'),
+}
 _PROMPT_COLUMNS = ("prompt_ids", "prompt_mask")
 _COMPLETION_COLUMNS = (
     "completion_ids",
@@ -75,13 +79,17 @@ def missing_seams() -> list[str]:
         missing += [f"GRPOTrainer.{name} has no parameter {p}" for p in parameters if p not in known]
         source = inspect.getsource(method)
         missing += [f"GRPOTrainer.{name} no longer has: {text}" for text in _SOURCE.get(name, ()) if text not in source]
+        places = [source.find(text) for text in _ORDER.get(name, ())]
+        if places != sorted(places):
+            missing.append(f"GRPOTrainer.{name} no longer does these in turn: {', '.join(_ORDER[name])}")
     return missing
 
 
 class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     """TRL's trainer with public hooks where it has private methods.
 
-    Hooks for subclasses: `shape_advantages`. Changes that leave the mathematics alone:
+    Hooks for subclasses: `shape_advantages`, `weigh_rollouts`, `extra_loss`, `batch_scale`. Changes that leave the
+    mathematics alone:
     - rows are not shuffled among the microbatches of a batch: gradients add up to the same, and a group stays together;
     - padding is cut to each microbatch;
     - on a CPU, only tokens of the loss are scored, and a prompt is computed once a group (`codegrep.training.scoring`).
@@ -104,13 +112,35 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._loss_inputs: dict[str, Any] | None = None  # of the microbatch whose loss is being computed
         self._scored: Tensor | None = None  # (B, C) tokens of the loss in what is scored next
         self._sampled_at: Tensor | None = None  # (B, C) log-probabilities at sampling of the microbatch
+        self._logps: Tensor | None = None  # (B, C) of the microbatch, differentiable
         self._gaps: list[Tensor] = []
         logging.getLogger("trl.trainer.grpo_trainer").addFilter(_without_unscored_warning)
         super().__init__(*args, **kwargs)
 
-    def shape_advantages(self, advantages: Tensor) -> Tensor:
-        """Hook: group-normalised advantages (B_local,) in the order of the rollouts -> what the loss uses."""
+    def shape_advantages(self, advantages: Tensor, width: int) -> Tensor:
+        """Hook: group-normalised advantages (B_local,) in the order of the rollouts -> what the loss uses, (B_local,)
+        or one for each token (B_local, width). width: of the padded completions.
+        """
         return advantages
+
+    def batch_scale(self, output: dict[str, Any]) -> Tensor | None:
+        """Hook: a factor () on the loss of the whole batch; None is 1. output: as TRL scored it."""
+        return None
+
+    def weigh_rollouts(self, logps: Tensor, inputs: dict[str, Any], mask: Tensor) -> Tensor | None:
+        """Hook: factors (B,) on the advantages of a microbatch, without gradient; None is 1.
+
+        Args:
+            logps: (B, C) log-probabilities under the policy of the batch's first update.
+            inputs: the microbatch. mask: (B, C) tokens in the loss.
+        """
+        return None
+
+    def extra_loss(self, logps: Tensor, inputs: dict[str, Any], mask: Tensor) -> Tensor | None:
+        """Hook: what is added to TRL's loss of a microbatch; None is 0. Arguments as in `weigh_rollouts`, with logps
+        under the policy as it is now, differentiable.
+        """
+        return None
 
     def _generate(self, prompts: list[Any]) -> Any:
         generated = super()._generate(prompts)
@@ -120,7 +150,10 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     def _generate_and_score_completions(self, inputs: list[dict[str, Any]]) -> dict[str, Any]:
         start = time.perf_counter()
         output: dict[str, Any] = super()._generate_and_score_completions(inputs)
-        output["advantages"] = self.shape_advantages(output["advantages"])
+        output["advantages"] = self.shape_advantages(output["advantages"], output["completion_ids"].shape[1])
+        scale = self.batch_scale(output)
+        if scale is not None:
+            output["batch_scale"] = scale
         self._scored = None
         self.seconds["score"] += time.perf_counter() - start
         return output
@@ -143,9 +176,12 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._loss_inputs = inputs
         try:
             loss: Tensor = super()._compute_loss(model, inputs)
+            assert self._logps is not None
+            extra = self.extra_loss(self._logps, inputs, mask)
         finally:
-            self._scored = self._sampled_at = self._loss_inputs = None
-        return loss
+            self._scored = self._sampled_at = self._loss_inputs = self._logps = None
+        loss = loss if extra is None else loss + extra
+        return loss * inputs["batch_scale"] if "batch_scale" in inputs else loss
 
     def _get_per_token_logps_and_entropies(
         self,
@@ -172,7 +208,8 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         else:
             prompt_length = input_ids.size(1) - logits_to_keep
             scored = torch.zeros_like(input_ids, dtype=torch.bool)
-            scored[:, prompt_length:] = self._scored.to(input_ids.device)
+            # Where TRL masks truncated completions, their tokens are not attended to, nor scored.
+            scored[:, prompt_length:] = self._scored.to(input_ids.device) & attention_mask[:, prompt_length:].bool()
             tokens = model(
                 input_ids=input_ids,
                 attention_mask=attention_mask,
@@ -183,11 +220,19 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             entropy = tokens.entropy[:, prompt_length:] if compute_entropy else None
             scores = (tokens.logprobs[:, prompt_length:], entropy, None)
         if self._loss_inputs is not None and self._scored is not None:
+            self._logps = scores[0]
             self._compare(scores[0].detach(), self._loss_inputs, self._scored)
         return scores  # type: ignore[no-any-return]
 
     def _compare(self, logprobs: Tensor, inputs: dict[str, Any], scored: Tensor) -> None:
-        """Take the gap to the engine, and weigh the advantages by the importance ratio: the loss reads them next."""
+        """Take the gap to the engine, and weigh the advantages: the loss reads them next."""
+        # With several updates a batch, the policy that the batch was drawn for is that before the first of them.
+        old = inputs.get("old_per_token_logps")
+        first = logprobs if old is None else old
+        weights = self.weigh_rollouts(first, inputs, scored)
+        if weights is not None:
+            advantages = inputs["advantages"]
+            inputs["advantages"] = advantages * (weights if advantages.dim() == 1 else weights[:, None])
         sampled_at = self._sampled_at
         if sampled_at is None or self.temperature != 1.0:
             if self.importance_cap:
@@ -196,9 +241,7 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
                     "Set engine.sync.max_staleness=0",
                 )
             return
-        # With several updates a batch, the policy that the batch was drawn for is that before the first of them.
-        old = inputs.get("old_per_token_logps")
-        difference = torch.where(scored, (logprobs if old is None else old) - sampled_at, 0.0)
+        difference = torch.where(scored, first - sampled_at, 0.0)
         self._gaps.append(difference[scored])
         if self.importance_cap:
             advantages = inputs["advantages"]

@@ -14,15 +14,14 @@ from codegrep.issues.issue import Issue
 from codegrep.rollout.record import CallRecord, ExitCause, Rollout, Turn
 
 VOCABULARY = 300
-# grpo.scale_rewards is declared with the advantage.
-_ROOT = OmegaConf.create(
-    {
-        "advantage": {"scale": "group"},
-        "train": OmegaConf.load(Path(__file__).parents[2] / "conf" / "train" / "default.yaml"),
-    }
-)
+_CONF = Path(__file__).parents[2] / "conf"
 _SHIPPED = OmegaConf.to_object(
-    OmegaConf.merge(OmegaConf.structured(TrainConfig), OmegaConf.to_container(_ROOT, resolve=True)["train"])  # type: ignore[index,call-overload,arg-type]
+    OmegaConf.merge(
+        OmegaConf.structured(TrainConfig),
+        OmegaConf.load(_CONF / "train" / "default.yaml"),
+        {"grpo": OmegaConf.load(_CONF / "loss" / "codegrep.yaml")},
+        {"grpo": {"scale_rewards": "group"}},  # elsewhere that of the advantage
+    )
 )
 assert isinstance(_SHIPPED, TrainConfig)
 LORA = replace(_SHIPPED.lora, r=4, alpha=8)
@@ -35,6 +34,7 @@ WARM_START = replace(
     max_tokens=400,
     save_every=2,
 )
+GUARD_RAILS = _SHIPPED.guard_rails
 GRPO = replace(
     _SHIPPED.grpo,
     steps=4,

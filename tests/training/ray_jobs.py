@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from codegrep.config import AdvantageConfig, FunctionConfig
+from codegrep.config import AdvantageConfig, FunctionConfig, GovernanceConfig, ProcessConfig
 from codegrep.issues.issue import Issue
 from codegrep.rollout.record import Rollout
 from codegrep.training.base_model import BaseModel
@@ -23,7 +23,7 @@ from codegrep.training.examples import make_examples
 from codegrep.training.loops import GRPOJob, Policy, WarmStartJob, grpo_loop, warm_start_loop
 from codegrep.training.lora import adapter_sha256
 from codegrep.training.ray_loop import TrainingSpec, run_training
-from tests.training.made_rollouts import GRPO, LORA, WARM_START, Made, issues, rollout
+from tests.training.made_rollouts import GRPO, GUARD_RAILS, LORA, WARM_START, Made, issues, rollout
 
 RAY = {"num_cpus": 2, "include_dashboard": False, "log_to_driver": False, "object_store_memory": 80 * 2**20}
 STEPS = 6
@@ -83,6 +83,9 @@ def grpo_spec(nano: Path, log: Path, seconds: float = 0.0, workers: int = 1, col
         issues=issues(6),
         reward=FunctionConfig("v3", "codegrep.rewards.designs.v3"),
         advantage=AdvantageConfig("efficiency", "codegrep.rewards.advantage.efficiency"),
+        governance=GovernanceConfig("plain", {}, False, False, 0, 15, 0),
+        process=ProcessConfig("none", None, {}, True, 0.1),
+        guard_rails=GUARD_RAILS,
         max_completion_tokens=64,
         seed=0,
         open_collector=collector or OpenMade(),  # type: ignore[arg-type]

@@ -54,7 +54,7 @@ def _batch(trainer: CodegrepGRPOTrainer, prompts: int = 2) -> tuple[dict[str, An
     rows = [{"prompt": f"o__r-{i}"} for i in range(prompts) for _ in range(GRPO.group_size)]
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = 1
-    return trainer._generate_and_score_completions(rows), trainer._rollouts
+    return trainer._generate_and_score_completions(rows), [settled.rollout for settled in trainer._settled]
 
 
 def _nudge(trainer: CodegrepGRPOTrainer) -> None:

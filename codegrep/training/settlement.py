@@ -1,0 +1,130 @@
+"""What becomes of a batch of rollouts before any tensor is made: governance, rewards, dead groups, masks, turn weights.
+
+Plain Python over records, so that it can be read and tested without a model. The trainer hands the masks to TRL as
+`env_mask`, so that masked tokens are in no sum and no denominator of the loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from codegrep.issues.issue import Issue
+from codegrep.rewards.governance import Rules, Verdict, govern
+from codegrep.rewards.outcome import Outcome, RewardDesign, RewardParts, score
+from codegrep.rewards.process_weights import ProcessScoring, Standing, process_weights
+from codegrep.rewards.turn_credit import TurnScores
+from codegrep.rollout.outcome import conduct_of, trajectory_of
+from codegrep.rollout.record import Rollout
+
+DeadGroups = Literal["keep", "drop"]
+OutcomeOf = Callable[[Rollout, Issue], Outcome]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """One rollout after settlement.
+
+    Attributes:
+        rollout, outcome: what it is about.
+        verdict: of governance.
+        reward: what goes into the group; None is outside of it.
+        alive: its group holds two different rewards, and it has one itself. What is not alive has advantage 0.
+        mask: (C,) 1 on tokens in the loss: sampled, in a kept turn, not in a group that is dropped.
+        scores: of its turns, None where they are not weighted; `standing` says why.
+    """
+
+    rollout: Rollout
+    outcome: Outcome
+    verdict: Verdict
+    reward: RewardParts | None
+    alive: bool
+    mask: tuple[int, ...]
+    scores: TurnScores | None
+    standing: Standing
+
+    def tokens(self) -> list[int]:
+        """Tokens in the loss, of each turn."""
+        return [sum(self.mask[turn.start : turn.end]) for turn in self.rollout.turns]
+
+    def turn_weights(self, advantage: float, floor: float) -> list[float]:
+        """Weight of each turn at this advantage; 1 without scores."""
+        if self.scores is None:
+            return [1.0] * len(self.rollout.turns)
+        return process_weights(self.scores, self.tokens(), advantage, floor=floor)
+
+
+@dataclass(frozen=True)
+class Settlement:
+    """How batches are settled.
+
+    Attributes:
+        reward: the design.
+        rules: governance.
+        process: turn scores.
+        dead_groups: groups without spread are kept (only KL acts on them) or dropped (no token of theirs is in the
+            loss). The spread is exact, and taken over the rewards after governance.
+    """
+
+    reward: RewardDesign
+    rules: Rules = field(default_factory=Rules)
+    process: ProcessScoring = field(default_factory=ProcessScoring)
+    dead_groups: DeadGroups = "keep"
+
+    def settle(
+        self, rollouts: Sequence[Rollout], issues: Mapping[str, Issue], outcome_of: OutcomeOf, group_size: int
+    ) -> list[Settled]:
+        """Every rollout of the batch, groups standing together. Deterministic: the same records, the same result."""
+        outcomes = [outcome_of(rollout, issues[rollout.instance_id]) for rollout in rollouts]
+        verdicts = [govern(conduct_of(rollout), self.rules) for rollout in rollouts]
+        rewards = [
+            verdict.settled(score(outcome, self.reward) if verdict.scored_as == "own" else None)
+            for verdict, outcome in zip(verdicts, outcomes, strict=True)
+        ]
+        spread = with_spread(rewards, group_size)
+        settled = []
+        for rollout, outcome, verdict, reward, alive in zip(rollouts, outcomes, verdicts, rewards, spread, strict=True):
+            dropped = self.dead_groups == "drop" and not alive
+            scores: TurnScores | None = None
+            standing: Standing = "off"
+            if verdict.handling == "normal":
+                scores, standing = self.process.scores(
+                    trajectory_of(rollout, issues[rollout.instance_id].problem_statement)
+                )
+            elif self.process.scorer is not None:
+                standing = "ineligible"  # masked rollouts are not judged
+            settled.append(
+                Settled(
+                    rollout,
+                    outcome,
+                    verdict,
+                    reward,
+                    alive and reward is not None,
+                    _mask(rollout, verdict, dropped),
+                    scores,
+                    standing,
+                )
+            )
+        return settled
+
+
+def with_spread(rewards: Sequence[RewardParts | None], group_size: int) -> list[bool]:
+    """For each rollout, whether its whole group holds two different rewards, exactly."""
+    alive: list[bool] = []
+    for start in range(0, len(rewards), group_size):
+        totals = {reward.total for reward in rewards[start : start + group_size] if reward is not None}
+        alive += [len(totals) > 1] * min(group_size, len(rewards) - start)
+    return alive
+
+
+def _mask(rollout: Rollout, verdict: Verdict, dropped: bool) -> tuple[int, ...]:
+    if dropped or verdict.handling == "full_mask":
+        return (0,) * len(rollout.loss_mask)
+    if verdict.handling == "normal":
+        return tuple(rollout.loss_mask)
+    kept = [0] * len(rollout.loss_mask)
+    for turn, keep in zip(rollout.turns, verdict.kept_turns, strict=True):
+        if keep:
+            kept[turn.start : turn.end] = rollout.loss_mask[turn.start : turn.end]
+    return tuple(kept)

@@ -1,0 +1,65 @@
+"""What governance, turn scores and factors did to a batch, as sums that add up over workers. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from codegrep.rewards.governance import CAUSES
+from codegrep.training.settlement import Settled
+from codegrep.training.step_metrics import Sums, Tally
+
+
+def settlement_sums(settled: Sequence[Settled], advantages: Sequence[float], floor: float, group_size: int) -> Sums:
+    """Sums over one worker's rollouts of a step.
+
+    Args:
+        settled: groups stand together.
+        advantages: of each rollout, after the factor and before turn weights.
+        floor: of the turn weights.
+    """
+    tally = Tally()
+    for cause in CAUSES:
+        tally.total(f"masked/{cause}", 0.0)
+    tally.total("masked/dead_group", 0.0)
+    tally.total("process/invalid", 0.0)
+    for one, advantage in zip(settled, advantages, strict=True):
+        _add_mask(tally, one)
+        _add_advantage(tally, one, advantage, floor)
+    for start in range(0, len(settled), group_size):
+        _add_group(tally, settled[start : start + group_size])
+    return tally.sums()
+
+
+def _add_mask(tally: Tally, one: Settled) -> None:
+    if one.verdict.handling != "normal":
+        tally.total(f"masked/{one.verdict.cause}", 1.0)
+    elif one.rollout.generated_tokens and not any(one.mask):
+        tally.total("masked/dead_group", 1.0)
+    sampled = one.rollout.generated_tokens
+    if sampled:
+        tally.mean("masked/tokens", sampled - sum(one.mask), sampled)
+
+
+def _add_advantage(tally: Tally, one: Settled, advantage: float, floor: float) -> None:
+    tokens = one.tokens()
+    weights = one.turn_weights(advantage, floor)
+    tally.mean("advantage/mean_abs", abs(advantage))
+    tally.mean("advantage/positive_rate", float(advantage > 0))
+    mass = abs(advantage) * sum(n * w for n, w in zip(tokens, weights, strict=True))
+    tally.mean("advantage/mass", mass, one.rollout.generated_tokens)
+    if one.standing == "off":
+        return
+    tally.mean("process/weighted", float(one.standing == "weighted"))
+    tally.total("process/invalid", float(one.standing == "invalid"))
+    if one.scores is not None:
+        tally.mean("process/weight_max", max((w for w, n in zip(weights, tokens, strict=True) if n), default=1.0))
+        for score, count in zip(one.scores, tokens, strict=True):
+            if score is not None:
+                tally.mean("process/score", count * score, count)
+
+
+def _add_group(tally: Tally, group: Sequence[Settled]) -> None:
+    rewards = [one.reward.total for one in group if one.reward is not None]
+    tally.mean("group/scored", len(rewards))
+    if rewards:
+        tally.mean("group/reward_range", max(rewards) - min(rewards))

@@ -1,0 +1,106 @@
+"""Loss and gradient of the trainer against the plain reference, to 1e-5, for every design and every option."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from codegrep.rewards import designs
+from codegrep.rewards.advantage import efficiency
+from tests.training.reference import Recipe, close, policy, update
+from tests.training.varied_rollouts import EOS, GRAM, HANDLING, MAX_CALLS, Varied, by_calls, trainer_for
+
+GOVERNED = {"handling": HANDLING, "max_calls": MAX_CALLS, "gram": GRAM}
+V3 = Recipe(designs.v3, efficiency)
+RESHAPED = Recipe(
+    designs.v3, kl=0.01, clip=(0.2, 0.28), scorer=by_calls, masked_in_group=True, lost_in_group=True, **GOVERNED
+)
+SWE_GREP = Recipe(
+    designs.swe_grep, efficiency, scale="none", kl=0.0, loss_type="dr_grpo", correction=(0.05, 20.0), **GOVERNED
+)
+# The designs of the papers; then each option by itself and some together.
+RECIPES: dict[str, Recipe] = {
+    "v1": Recipe(designs.v1),
+    "v2": Recipe(designs.v2, efficiency),
+    "v3": V3,
+    "swe_grep": SWE_GREP,
+    "colgrep": Recipe(designs.v3, scale="none", kl=0.0, loss_type="dr_grpo", drop_dead=True),
+    "signal_reshaping": RESHAPED,
+    "dapo": Recipe(designs.v3, kl=0.0, clip=(0.2, 0.28), loss_type="dapo", drop_dead=True),
+    "gspo": Recipe(designs.v3, kl=0.0, clip=(3e-4, 4e-4), sequence_ratio=True),
+    "batch_scale": replace(V3, scale="batch"),
+    "bnpo": replace(V3, loss_type="bnpo"),
+    "dapo_kl_k2": replace(V3, loss_type="dapo", kl=0.5, kl_estimator="k2"),
+    "grpo_kl_k2": replace(V3, kl=0.5, kl_estimator="k2"),
+    "dr_grpo_kl_k2": replace(V3, loss_type="dr_grpo", kl=0.5, kl_estimator="k2"),
+    "kl_corrected": replace(V3, kl=0.5, kl_estimator="k3_corrected"),
+    "left_out": replace(RESHAPED, masked_in_group=False, lost_in_group=False),
+    "left_out_dapo": replace(RESHAPED, masked_in_group=False, lost_in_group=False, loss_type="dapo"),
+    "governed_in_loss": replace(RESHAPED, in_loss=True),
+    "governed_dr_grpo_in_loss": replace(RESHAPED, loss_type="dr_grpo", in_loss=True),
+    "process_all": replace(V3, scorer=by_calls, only_answered=False),
+    "process_sequence": replace(V3, scorer=by_calls, sequence_ratio=True),
+    "overlong": replace(V3, mask_truncated=frozenset({EOS, 0})),
+    "overlong_dapo": replace(V3, mask_truncated=frozenset({EOS, 0}), loss_type="dapo"),
+    "correction": replace(V3, correction=(0.0, float("inf"))),
+}
+
+
+def compare(name: str, nano: Path, folder: Path, collector: Varied, **changes: Any) -> tuple[Any, Any]:
+    """One step of the trainer and one of the reference, held against each other."""
+    recipe = RECIPES[name]
+    trainer, captured = trainer_for(recipe, nano, folder, collector, **changes)
+    trainer.train()
+    loss, gradients, adapter = captured.steps[0]
+    wanted = update(policy(nano, adapter), captured.rollouts[0], 8, recipe)
+    assert loss == pytest.approx(wanted.loss, abs=1e-5)
+    _, largest = close(gradients, wanted.gradients)
+    assert largest > 1e-3  # 1e-5 means something
+    assert set(gradients) == set(wanted.gradients)
+    return trainer, wanted
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_one_step_equals_the_reference(name: str, nano: Path, tmp_path: Path) -> None:
+    changes = {"prompts_per_microbatch": 2} if name == "bnpo" else {}  # bnpo divides by the microbatch's tokens
+    _, wanted = compare(
+        name, nano, tmp_path, Varied(same="drop" in str(RECIPES[name]) and RECIPES[name].drop_dead), **changes
+    )
+    recipe = RECIPES[name]
+    if recipe.handling or recipe.drop_dead or recipe.mask_truncated:
+        assert wanted.masked > 20  # there was something to mask
+    if recipe.scorer:
+        assert sum(np.ptp(w[w != 1]) > 0.1 for w in wanted.weights if (w != 1).any()) >= 1
+        assert {np.sign(a) for a, w in zip(wanted.advantages, wanted.weights, strict=True) if (w != 1).any()} == {-1, 1}
+
+
+@pytest.mark.parametrize("name", ["signal_reshaping", "swe_grep", "dapo"])
+def test_without_fast_scoring_too(name: str, nano: Path, tmp_path: Path) -> None:
+    compare(name, nano, tmp_path, Varied(same=name == "dapo"), fast=False)
+
+
+@pytest.mark.parametrize("name", ["v3", "gspo", "signal_reshaping", "kl_corrected", "correction"])
+def test_the_second_update_of_a_batch_clips_against_the_first(name: str, nano: Path, tmp_path: Path) -> None:
+    recipe = RECIPES[name]
+    trainer, captured = trainer_for(recipe, nano, tmp_path, Varied(), steps=2, updates_per_batch=2)
+    trainer.train()
+    (_, _, before), (loss, gradients, after) = captured.steps
+    assert captured.rollouts[0] == captured.rollouts[1]
+    first = update(policy(nano, before), captured.rollouts[0], 8, recipe)
+    second = update(policy(nano, after), captured.rollouts[1], 8, recipe, old=first.old)
+    assert second.clipped > 0 and first.clipped == 0
+    assert loss == pytest.approx(second.loss, abs=1e-5)
+    close(gradients, second.gradients)
+
+
+def test_the_reference_imports_nothing_of_trl() -> None:
+    spec = importlib.util.find_spec("tests.training.reference")
+    assert spec and spec.origin
+    source = Path(spec.origin).read_text(encoding="utf-8")
+    for room in ("trl", "codegrep.training.grpo", "settlement", "loss_terms", "process_weights", "governance import"):
+        assert f"import {room}" not in source and f"from {room}" not in source
