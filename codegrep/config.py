@@ -379,6 +379,7 @@ class ProcessConfig:
         function: dotted name of a turn scorer, or None for equal weights. params: its keyword arguments.
         only_answered: rollouts without an answer keep equal weights.
         floor: smallest weight of a turn in a negative rollout, before rescaling (0.1).
+        concurrency: rollouts scored at once; more than 1 only helps a scorer that asks a model.
     """
 
     name: str
@@ -386,6 +387,7 @@ class ProcessConfig:
     params: dict[str, Any]
     only_answered: bool
     floor: float
+    concurrency: int = 1
 
 
 @dataclass
@@ -473,6 +475,7 @@ class GRPOSettings:
         prompts_per_microbatch: issues whose rollouts go through forward and backward together.
         learning_rate, warmup_share, scheduler: 5e-6, 0.05, cosine.
         kl: coefficient of KL against the adapter-off reference (0.02).
+        measure_kl: score the reference also where kl is 0, so that policy/kl can be compared and guarded.
         kl_estimator: k3; k3_corrected multiplies it by the importance ratio; k2 has the gradient of the reverse KL.
         temperature, top_p, top_k: 1.0, 0.9, 50.
         clip_low, clip_high, loss_type, scale_rewards: not stated by the paper; TRL's names.
@@ -504,6 +507,7 @@ class GRPOSettings:
     clip_high: float
     loss_type: str
     scale_rewards: str
+    measure_kl: bool
     kl_estimator: str
     importance: str
     mask_truncated: bool

@@ -53,6 +53,7 @@ def _endings(context: Context) -> dict[str, Any]:
 # Keys that came later, and the value at which they change nothing: they are left out of the fingerprint then, so that
 # adapters from before there was a choice stay good.
 _NEUTRAL = {
+    "measure_kl": True,
     "kl_estimator": "k3",
     "importance": "token",
     "mask_truncated": False,

@@ -81,11 +81,13 @@ class ProcessScoring:
         only_answered: rollouts without an answer keep the plain mask. The paper scores those alone that compiled; a
             readable answer stands in its place here (reconstructed).
         floor: see `process_weights`.
+        concurrency: rollouts that may be scored at once, in threads.
     """
 
     scorer: TurnScorer | None = None
     only_answered: bool = True
     floor: float = FLOOR
+    concurrency: int = 1
 
     def scores(self, trajectory: Trajectory) -> tuple[TurnScores | None, Standing]:
         """Valid scores of a rollout's turns, or None and why there are none.

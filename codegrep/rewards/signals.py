@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import cast
 
 from codegrep.config import FunctionConfig, GovernanceConfig, ProcessConfig
@@ -45,7 +46,8 @@ def load_governance(config: GovernanceConfig, key: str = "governance") -> Rules:
 
 
 def load_process(config: ProcessConfig, key: str = "process") -> ProcessScoring:
-    """Turn scoring of `config`. A scorer is tried on sample trajectories, unless it says that it asks a model.
+    """Turn scoring of `config`. A scorer is tried on sample trajectories, unless its function has an attribute
+    `asks_a_model` that is true.
 
     Raises:
         ConfigError: no such function, a wrong parameter, or a function that does not give a score in [0, 1] or None for
@@ -53,13 +55,17 @@ def load_process(config: ProcessConfig, key: str = "process") -> ProcessScoring:
     """
     if config.floor <= 0:
         raise ConfigError(f"{key}.floor is {config.floor}", "It must be positive; the paper uses 0.1")
+    if config.concurrency < 1:
+        raise ConfigError(f"{key}.concurrency is {config.concurrency}", "Use 1 or more")
     if not config.function:
         return ProcessScoring(None, config.only_answered, config.floor)
     function = load_function(FunctionConfig(config.name, config.function, config.params), key)
-    scoring = ProcessScoring(cast(TurnScorer, function), only_answered=False, floor=config.floor)
-    for sample in _SAMPLES:
+    scorer = cast(TurnScorer, function)
+    scoring = ProcessScoring(scorer, config.only_answered, config.floor, config.concurrency)
+    asks = bool(getattr(getattr(function, "func", function), "asks_a_model", False))
+    for sample in () if asks else _SAMPLES:
         try:
-            _, standing = scoring.scores(sample)
+            _, standing = replace(scoring, only_answered=False).scores(sample)
         except Exception as problem:  # whatever a user's function raises, before anything is started
             raise ConfigError(
                 f"{key}: {config.function} failed on a sample rollout: {type(problem).__name__}: {problem}",
@@ -70,4 +76,4 @@ def load_process(config: ProcessConfig, key: str = "process") -> ProcessScoring:
                 f"{key}: {config.function} did not give a score in [0, 1] or None for each turn of a sample rollout",
                 f"Check {key}.params, or the function",
             )
-    return ProcessScoring(scoring.scorer, config.only_answered, config.floor)
+    return scoring

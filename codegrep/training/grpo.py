@@ -43,6 +43,9 @@ Collect = Callable[[Sequence[Issue], int, int], list[Rollout]]
 
 os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is announced as experimental at every start
 
+# TRL scores the reference only where the coefficient of KL is not 0. This one is lost in the rounding of any gradient.
+_UNFELT = 1e-12
+
 
 class CodegrepGRPOTrainer(SeamedGRPOTrainer):
     """GRPO with tool text masked, advantages scaled after normalisation, and lost rollouts left out.
@@ -326,7 +329,7 @@ def grpo_arguments(
         lr_scheduler_type=settings.scheduler,
         warmup_steps=math.ceil(settings.warmup_share * settings.steps),
         max_grad_norm=settings.max_grad_norm,
-        beta=settings.kl,
+        beta=settings.kl or (_UNFELT if settings.measure_kl else 0.0),
         epsilon=settings.clip_low,
         epsilon_high=settings.clip_high,
         loss_type=settings.loss_type,

@@ -7,6 +7,7 @@ Plain Python over records, so that it can be read and tested without a model. Th
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -83,21 +84,16 @@ class Settlement:
             for verdict, outcome in zip(verdicts, outcomes, strict=True)
         ]
         spread = with_spread(rewards, group_size)
+        scored = self._scores(rollouts, issues, verdicts)
         settled = []
-        for rollout, outcome, verdict, reward, alive in zip(rollouts, outcomes, verdicts, rewards, spread, strict=True):
+        for index, (rollout, verdict, reward) in enumerate(zip(rollouts, verdicts, rewards, strict=True)):
+            alive = spread[index]
             dropped = self.dead_groups == "drop" and not alive
-            scores: TurnScores | None = None
-            standing: Standing = "off"
-            if verdict.handling == "normal":
-                scores, standing = self.process.scores(
-                    trajectory_of(rollout, issues[rollout.instance_id].problem_statement)
-                )
-            elif self.process.scorer is not None:
-                standing = "ineligible"  # masked rollouts are not judged
+            scores, standing = scored[index]
             settled.append(
                 Settled(
                     rollout,
-                    outcome,
+                    outcomes[index],
                     verdict,
                     reward,
                     alive and reward is not None,
@@ -107,6 +103,23 @@ class Settlement:
                 )
             )
         return settled
+
+    def _scores(
+        self, rollouts: Sequence[Rollout], issues: Mapping[str, Issue], verdicts: Sequence[Verdict]
+    ) -> list[tuple[TurnScores | None, Standing]]:
+        """Turn scores of each rollout. Masked ones are not judged."""
+
+        def one(index: int) -> tuple[TurnScores | None, Standing]:
+            if self.process.scorer is not None and verdicts[index].handling != "normal":
+                return None, "ineligible"
+            statement = issues[rollouts[index].instance_id].problem_statement
+            return self.process.scores(trajectory_of(rollouts[index], statement))
+
+        places = range(len(rollouts))
+        if self.process.scorer is None or self.process.concurrency == 1:
+            return [one(index) for index in places]
+        with ThreadPoolExecutor(self.process.concurrency, thread_name_prefix="turn-scores") as pool:
+            return list(pool.map(one, places))
 
 
 def with_spread(rewards: Sequence[RewardParts | None], group_size: int) -> list[bool]:

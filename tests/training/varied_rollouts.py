@@ -13,7 +13,6 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 from codegrep.issues.issue import Issue
-from codegrep.rewards.advantage import efficiency
 from codegrep.rewards.governance import Rules
 from codegrep.rewards.process_weights import ProcessScoring
 from codegrep.rewards.turn_credit import Trajectory
@@ -198,6 +197,7 @@ def trainer_for(
         collect=collector.collect,
         reward=recipe.reward,
         factor=recipe.factor,
+        baseline="loo" if recipe.loo else "mean",
         rules=rules_of(recipe),
         process=ProcessScoring(recipe.scorer, recipe.only_answered),
         lora=LORA,
@@ -215,8 +215,3 @@ def trainer_for(
     captured = Captured()
     captured.attach(trainer)
     return trainer, captured
-
-
-def scaled(outcome: Any) -> float:
-    """The efficiency factor, as a plain function."""
-    return efficiency(outcome)

@@ -1,0 +1,84 @@
+"""The designs of the papers as experiments: real issues, a few real GRPO steps, curves under the same names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.pipeline.experiments import SMALL, STEPS, Experiment
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
+DESIGNS = ("v1", "v2", "v3", "swe_grep", "colgrep", "signal_reshaping")
+# What is a design's own: parts of its reward, turn scores, the correction for the sampler. Two are there when a model
+# made a call at all.
+OWN = ("reward/", "reward_std/", "process/", "policy/importance_", "errors/parse", "rollout/duplicate_calls")
+COMMON = (
+    "reward/total",
+    "policy/kl",
+    "policy/entropy",
+    "policy/clip_ratio_region",
+    "completions/clipped_ratio",
+    "advantage/factor",
+    "advantage/mean_abs",
+    "advantage/mass",
+    "group/dead_rate",
+    "group/reward_std",
+    "group/reward_range",
+    "group/scored",
+    "masked/tokens",
+    "masked/max_tokens",
+    "masked/infrastructure",
+    "guard/kl",
+    "guard/dead_groups",
+    "rollout/f05",
+    "rollout/calls_per_turn",
+    "optim/loss",
+    "optim/grad_norm",
+)
+
+
+@pytest.fixture(scope="module")
+def experiment(shared_experiment: Callable[..., Experiment]) -> Experiment:
+    """One folder for all: what does not depend on the design is made once."""
+    return shared_experiment()
+
+
+@pytest.fixture(scope="module")
+def curves(experiment: Experiment) -> dict[str, dict[str, set[int]]]:
+    """Design -> metric -> steps at which it was logged, of runs that all ended well."""
+    found = {}
+    for design in DESIGNS:
+        experiment.arguments = (f"+experiment={design}", *SMALL[1:], "data.sources.git_history.args.gold_ranges=true")
+        running = experiment.run("stages=[prepare,warm_start,train]", timeout=1800)
+        assert running.process.returncode == 0, running.stdout + running.stderr
+        (run,) = [r for r in experiment.mlflow_runs() if r.data.params["name"] == design]
+        assert run.info.status == "FINISHED"
+        found[design] = {name: steps(experiment, run.info.run_id, name) for name in run.data.metrics}
+    return found
+
+
+def steps(experiment: Experiment, run_id: str, name: str) -> set[int]:
+    history: list[Any] = experiment.mlflow().get_metric_history(run_id, name)
+    return {point.step for point in history}
+
+
+@pytest.mark.parametrize("design", DESIGNS)
+def test_every_design_has_its_curves(design: str, curves: dict[str, dict[str, set[int]]]) -> None:
+    for name in COMMON:
+        assert curves[design].get(name) == set(range(1, STEPS + 1)), (name, curves[design].get(name))
+    if design == "signal_reshaping":
+        assert "process/weighted" in curves[design]
+    if design == "swe_grep":
+        assert "policy/importance_ratio" in curves[design]
+
+
+def test_the_names_are_the_same_for_all(curves: dict[str, dict[str, set[int]]]) -> None:
+    names = {
+        design: {name for name in found if not name.startswith((*OWN, "warm_start/", "data/", "seconds/"))}
+        for design, found in curves.items()
+    }
+    assert all(found == names["v3"] for found in names.values()), {
+        design: sorted(found ^ names["v3"]) for design, found in names.items()
+    }

@@ -1,0 +1,47 @@
+"""One of two processes that train the nano model together; saves what its first optimiser step was made of.
+
+python -m tests.training.two_workers NANO FOLDER RECIPE...     (RANK, WORLD_SIZE and MASTER_* in the environment)
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.training.test_reference_loss import RECIPES
+from tests.training.varied_rollouts import Varied, trainer_for
+
+
+def main() -> None:
+    nano, folder, *names = sys.argv[1:]
+    rank = int(os.environ["RANK"])
+    seen: dict[str, Any] = {}
+    for name in names:
+        trainer, captured = trainer_for(
+            RECIPES[name],
+            Path(nano),
+            Path(folder) / f"{name}-{rank}",
+            Varied(),
+            workers=2,
+            prompts_per_step=4,
+            prompts_per_microbatch=1,
+        )
+        trainer.train()
+        loss, gradients, adapter = captured.steps[0]
+        seen[name] = {
+            "loss": loss,
+            "gradients": gradients,
+            "adapter": adapter,
+            "issues": list(dict.fromkeys(rollout.instance_id for rollout in captured.rollouts[0])),
+            "metrics": {k: v for k, v in trainer.own_metrics.items() if not k.startswith("seconds/")},
+        }
+    torch.save(seen, Path(folder) / f"rank-{rank}.pt")
+    torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
