@@ -26,7 +26,10 @@ def shipped(group: str, kind: type) -> dict[str, Any]:
         while layers[0].get("defaults"):
             layers.insert(0, OmegaConf.load(file.with_name(f"{layers[0].defaults[0]}.yaml")))
         plain = [{k: v for k, v in OmegaConf.to_container(layer).items() if k != "defaults"} for layer in layers]
-        found[file.stem] = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), *plain))
+        merged = OmegaConf.merge(OmegaConf.structured(kind), *plain)
+        for key in OmegaConf.missing_keys(merged):  # what the user has to give
+            OmegaConf.update(merged, key, "given")
+        found[file.stem] = OmegaConf.to_object(merged)
     return found
 
 
@@ -42,6 +45,7 @@ def test_every_shipped_governance_loads() -> None:
 def test_every_shipped_process_loads() -> None:
     scoring = {name: load_process(config) for name, config in shipped("process", ProcessConfig).items()}
     assert scoring["none"].scorer is None
+    assert set(scoring) == {"none", "information", "credit", "judge"} and scoring["judge"].concurrency == 16
     assert scoring["information"].scorer and scoring["credit"].scorer and scoring["credit"].only_answered
 
 
