@@ -108,15 +108,17 @@ class Settlement:
         self, rollouts: Sequence[Rollout], issues: Mapping[str, Issue], verdicts: Sequence[Verdict]
     ) -> list[tuple[TurnScores | None, Standing]]:
         """Turn scores of each rollout. Masked ones are not judged."""
+        if self.process.scorer is None:
+            return [(None, "off")] * len(rollouts)
 
         def one(index: int) -> tuple[TurnScores | None, Standing]:
-            if self.process.scorer is not None and verdicts[index].handling != "normal":
+            if verdicts[index].handling != "normal":
                 return None, "ineligible"
             statement = issues[rollouts[index].instance_id].problem_statement
             return self.process.scores(trajectory_of(rollouts[index], statement))
 
         places = range(len(rollouts))
-        if self.process.scorer is None or self.process.concurrency == 1:
+        if self.process.concurrency == 1:
             return [one(index) for index in places]
         with ThreadPoolExecutor(self.process.concurrency, thread_name_prefix="turn-scores") as pool:
             return list(pool.map(one, places))

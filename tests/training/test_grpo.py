@@ -17,7 +17,8 @@ from codegrep.rollout.record import Rollout
 from codegrep.training import scoring
 from codegrep.training.base_model import BaseModel
 from codegrep.training.callbacks import StepLog
-from codegrep.training.grpo import CodegrepGRPOTrainer, grpo_arguments, schedule
+from codegrep.training.grpo import CodegrepGRPOTrainer
+from codegrep.training.grpo_setup import grpo_arguments, schedule
 from codegrep.training.lora import adapter_sha256
 from codegrep.training.scoring import add_scoring
 from codegrep.training.trl_seams import LogprobGap
