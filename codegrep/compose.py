@@ -167,6 +167,11 @@ def check(config: Config) -> None:
         "Set train.grpo.temperature=1.0 or sampling_correction=none",
     )
     need(
+        grpo.sampling_correction == "none" or config.engine.sync.max_staleness == 0,
+        "train.grpo.sampling_correction and engine.sync.max_staleness both correct for the sampler",
+        "Set sampling_correction=none, or max_staleness=0",
+    )
+    need(
         0 <= grpo.sampling_low < (grpo.sampling_high or float("inf")),
         "train.grpo.sampling_low and sampling_high are no interval",
         "Use for example 0.5 and 2.0; null is no upper limit",
