@@ -15,7 +15,8 @@ from codegrep.engines.engine import Sampling
 from codegrep.engines.models import load_model, load_tokenizer
 from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rollout.record import Rollout
-from codegrep.training.grpo import CodegrepGRPOTrainer, training_rows
+from codegrep.training.grpo import CodegrepGRPOTrainer
+from codegrep.training.grpo_setup import training_rows
 from codegrep.training.lora import lora_config
 from codegrep.training.scoring import add_scoring
 from scripts.bench.rollout_material import Material
@@ -94,7 +95,7 @@ def _theirs(material: Material, rollouts: Sequence[Rollout], folder: Path) -> fl
     config = material.config
     settings = _settings(material, len(rollouts))
     tokenizer = load_tokenizer(material.model)
-    rows = training_rows(rollouts, int(tokenizer.eos_token_id))
+    rows = training_rows(rollouts, [rollout.loss_mask for rollout in rollouts], int(tokenizer.eos_token_id))
     model = load_model(material.model, config.model.dtype)
     arguments = GRPOConfig(
         output_dir=str(folder / "theirs"),
