@@ -16,6 +16,7 @@ from codegrep.engines.models import load_model, provide
 from codegrep.errors import ConfigError, ModelError
 from codegrep.issues import Issue
 from codegrep.pipeline import evaluate_command
+from codegrep.pipeline.engines import InProcessHandle
 from codegrep.pipeline.loaded import fetch_package, policy_of
 from codegrep.pipeline.models import PolicyFiles
 from codegrep.pipeline.workers import AgentSettings, AgentWorker
@@ -89,10 +90,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 def said(files: PolicyFiles, config: Config, made: Made, root: Path) -> list[tuple[Any, ...]]:
     """What the policy samples for two issues: tokens and answers."""
     sandbox = Sandbox.under(root, config.tools, config.sandbox, {"acme/shop": made})
-    worker = AgentWorker(
-        str(files.model), str(files.adapter), "float32", config.engine,
-        AgentSettings(config.agent, config.tools, config.model.context), sandbox, 0.0, 0, "x", 1, False,
-    )  # fmt: skip
+    engine = InProcessHandle(
+        config.engine, str(files.model), str(files.adapter), "float32", config.model.context, 0, 1, False
+    )
+    settings = AgentSettings(config.agent, config.tools, config.model.context)
+    worker = AgentWorker(engine, settings, sandbox, temperature=0.0, seed=0, label="x")
     issues = [Issue(f"i{n}", "acme/shop", made.commits[0], f"average_{n} fails") for n in ("invoice", "parser")]
     try:
         rollouts = [row["rollout"] for row in worker.answer(issues)]
