@@ -23,9 +23,9 @@ from codegrep.errors import ConfigError, InfrastructureError
 from codegrep.issues.issue import Issue
 from codegrep.rewards.advantage import Baseline, baseline_factors
 from codegrep.rewards.governance import Rules
-from codegrep.rewards.outcome import AdvantageFactor, Outcome, RewardDesign
+from codegrep.rewards.outcome import AdvantageFactor, RewardDesign
 from codegrep.rewards.process_weights import ProcessScoring
-from codegrep.rollout.outcome import outcome_of
+from codegrep.rollout.outcome import outcome_for
 from codegrep.rollout.record import ExitCause, Rollout
 from codegrep.tracking.names import from_trl
 from codegrep.training.grpo_setup import grpo_arguments, schedule, training_rows
@@ -150,7 +150,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         self._check(rollouts, prompts)
         seconds = time.perf_counter() - start
         # Everything but the advantage is decided here: what is masked has to be known before TRL counts tokens.
-        self._settled = self._settlement.settle(rollouts, self._issues, _outcome, size)
+        self._settled = self._settlement.settle(rollouts, self._issues, outcome_for, size)
         self._sums.append(_phase_seconds(rollouts, seconds))
         return training_rows(rollouts, [settled.mask for settled in self._settled], self._end)
 
@@ -292,10 +292,6 @@ def check_gap(metrics: Mapping[str, float], sync: SyncConfig) -> None:
                 f"engine and trainer are {what} in this step (engine.sync.{key}={getattr(sync, key):g})",
                 "The engine has other weights or another dtype; training on its rollouts would be wrong",
             )
-
-
-def _outcome(rollout: Rollout, issue: Issue) -> Outcome:
-    return outcome_of(rollout, gold_ranges=issue.gold_ranges, gold_entities=issue.gold_entities)
 
 
 def _phase_seconds(rollouts: Sequence[Rollout], wall: float) -> Sums:

@@ -1,0 +1,47 @@
+"""The replay gives what training settles: rewards, place in the group, share of tokens in the loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from codegrep.issues.issue import Issue, LineRange
+from codegrep.lab.designs import SHIPPED, load_designs
+from codegrep.lab.rescored import rescore
+from codegrep.lab.stored import read_stored, rollout_folders
+from codegrep.rollout.outcome import outcome_for
+from codegrep.training.settlement import Settlement
+from tests.lab.made import write_run
+
+SIZE = 6
+SPECS = (*SHIPPED, "governed: reward=v3 advantage=efficiency governance=signal_reshaping")
+# Repetition is looked for in tokens, which the replay does not read.
+WITHOUT_REPETITION = "governance.repetition_times=0"
+
+
+def test_rewards_masks_and_groups(tmp_path: Path) -> None:
+    rollouts = write_run(tmp_path, size=SIZE)
+    issues = {
+        rollout.instance_id: Issue(
+            rollout.instance_id,
+            "o/n",
+            "c",
+            "s",
+            gold_files=tuple(rollout.gold_files),
+            gold_ranges=(LineRange("a.py", 2, 9),),
+        )
+        for rollout in rollouts
+    }
+    stored = read_stored(rollout_folders([tmp_path]), issues)
+    for design in load_designs([*SHIPPED, f"{SPECS[-1]} {WITHOUT_REPETITION}"]):
+        settled = Settlement(design.reward, design.rules).settle(rollouts, issues, outcome_for, SIZE)
+        replayed = rescore(stored, design)
+        rewards = [float("nan") if one.reward is None else one.reward.total for one in settled]
+        assert replayed.rewards == pytest.approx(rewards, nan_ok=True), design.name
+        assert [replayed.alive[group] for group in stored.groups] == [
+            one.alive or (one.reward is None and replayed.alive[group])
+            for one, group in zip(settled, stored.groups, strict=True)
+        ]
+        kept = [sum(one.mask) / one.rollout.generated_tokens for one in settled]
+        assert replayed.kept == pytest.approx(kept), design.name
