@@ -133,7 +133,8 @@ def gradient(world: _Arms, policy: Floats, start: Floats, design: Design, kl: fl
     kinds = int(world.kind.max()) + 1
     mean = np.bincount(world.arm, world.probability * advantages(world, policy, design) / kinds, minlength=len(policy))
     log_ratio = np.log(policy / start)
-    return policy * (mean - policy @ mean) - kl * policy * (log_ratio - policy @ log_ratio)
+    slope: Floats = policy * (mean - policy @ mean) - kl * policy * (log_ratio - policy @ log_ratio)
+    return slope
 
 
 def advantages(world: _Arms, policy: Floats, design: Design) -> Floats:
