@@ -5,9 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from hydra._internal.config_repository import IConfigRepository
+from hydra.core.default_element import GroupDefault
+
 from codegrep.errors import ConfigError
 
 _READ_FIRST = ("hydra/launcher", "hydra/sweeper")
+
+
+def choices_in_files(repository: IConfigRepository, choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Launcher and sweeper that the chosen files of a job (experiment, scale, …) set in their own defaults lists.
+
+    The primary configuration's choice wins over a file's without a word, so that the composed job does not show it.
+    """
+    found: dict[str, Any] = {}
+    for group, value in choices.items():
+        if not isinstance(value, str) or group.startswith("hydra/"):
+            continue
+        loaded = repository.load_config(f"{group}/{value}")
+        for default in (loaded.defaults_list if loaded else None) or ():
+            if isinstance(default, GroupDefault) and (default.group or "").lstrip("/") in _READ_FIRST:
+                found[str(default.group).lstrip("/")] = default.value
+    return found
 
 
 def refuse_ignored_choices(sweep: Mapping[str, Any], job: Mapping[str, Any]) -> None:

@@ -83,6 +83,10 @@ def _environment(root: Path) -> dict[str, str]:
 
 
 def _end_with_parent() -> None:
-    """In the child: the kernel sends SIGTERM when the parent ends, also by kill -9. Elsewhere than on Linux nothing."""
+    """In the child: it can be interrupted, and on Linux it gets SIGTERM when the parent ends, also by kill -9.
+
+    What a shell starts in the background ignores SIGINT, and so would all of its children.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     with suppress(OSError, AttributeError):
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -33,7 +33,7 @@ from rich.console import Console
 
 from codegrep.cluster import outcomes
 from codegrep.cluster.connect import connected
-from codegrep.cluster.ignored_choices import refuse_ignored_choices
+from codegrep.cluster.ignored_choices import choices_in_files, refuse_ignored_choices
 from codegrep.cluster.outcomes import Outcome
 from codegrep.cluster.requests import request_of
 from codegrep.cluster.sweep import Job, Limits, Queue
@@ -159,7 +159,9 @@ def _launch(
 
 def _compose(master: DictConfig, context: HydraContext, overrides: list[str], number: int) -> _Composed:
     composed = context.config_loader.load_sweep_config(master, overrides)
-    refuse_ignored_choices(master.hydra.runtime.choices, composed.hydra.runtime.choices)
+    choices = composed.hydra.runtime.choices
+    in_files = choices_in_files(context.config_loader.repository, choices)  # type: ignore[attr-defined]
+    refuse_ignored_choices(master.hydra.runtime.choices, {**choices, **in_files})
     own = tuple(filter_overrides(overrides))
     arguments = (*_search_path(master), *own)
     task = deepcopy(composed)

@@ -16,7 +16,7 @@ TOOLS = ToolsConfig(**{field.name: _GIVEN.get(field.name, 0) for field in fields
 
 
 def prompt(style: str) -> str:
-    agent = AgentConfig(3, 0, 0, 0, 0, 1, style)
+    agent = AgentConfig(3, 0, 0, 0, 0, 1, prompt=style)
     return system_prompt(agent, TOOLS, schemas_of(["grep"]), "short" if style == "short" else "detailed")
 
 
