@@ -13,7 +13,15 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 DESIGNS = ("v1", "v2", "v3", "swe_grep", "colgrep", "signal_reshaping")
 # What is a design's own: parts of its reward, turn scores, the correction for the sampler. Two are there when a model
 # made a call at all.
-OWN = ("reward/", "reward_std/", "process/", "policy/importance_", "errors/parse", "rollout/duplicate_calls")
+OWN = (
+    "reward/",
+    "reward_std/",
+    "process/",
+    "policy/importance_",
+    "policy/sequence_",
+    "errors/parse",
+    "rollout/duplicate_calls",
+)
 COMMON = (
     "reward/total",
     "policy/kl",
