@@ -33,7 +33,7 @@ class Costs:
     tree_cpu: Cost = Cost(0.00021, "CPU s / file of a new worktree", _ONE_MACHINE, True)
     tree_file_bytes: Cost = Cost(15_000, "B / file of a worktree", _ONE_MACHINE, True)
     record_token_bytes: Cost = Cost(3.6, "B / token of a stored rollout", _ONE_MACHINE, True)
-    clone_bytes: Cost = Cost(84 * 2**20, "B / bare clone", "mean of 19 full clones of Python projects", True)
+    clone_bytes: Cost = Cost(84 * 2**20, "B / bare clone", "disk of 19 full clones of Python projects, mean")
     tree_files: Cost = Cost(1_500, "files / repository", "assumed: a middling Python project; pandas has 2,600")
     commits_per_repository: Cost = Cost(6, "base commits / repository", "assumed: SWE-rebench has 21,336 for 3,468")
     adapter_bytes: Cost = Cost(4.0, "B / LoRA parameter", "float32, as it is saved")
@@ -41,10 +41,8 @@ class Costs:
     gpu_flops: Cost = Cost(2.25e15, "FLOP/s of a GPU, dense bf16", "data sheet of the B200, the paper's GPU")
     gpu_bandwidth: Cost = Cost(8.0e12, "B / s of GPU memory", "data sheet of the B200")
     gpu_bytes: Cost = Cost(180e9, "B of GPU memory", "data sheet of the B200")
-    core_flops: Cost = Cost(
-        2.1e11, "FLOP/s of a core in training, bf16", "525 tokens/s of SmolLM2-135M on 2 cores", True
-    )
-    core_bandwidth: Cost = Cost(2.8e9, "B / s of a core in decoding", "330 tokens/s of SmolLM2-135M, 16 streams", True)
+    core_flops: Cost = Cost(2.1e11, "FLOP/s of a core in training, bf16", "from 525 tokens/s of SmolLM2-135M, 2 cores")
+    core_bandwidth: Cost = Cost(2.8e9, "B / s of a core in decoding", "from 330 tokens/s of SmolLM2-135M, 16 streams")
     train_mfu: Cost = Cost(0.35, "share of peak FLOP/s in training", "assumed; no GPU has been measured here")
     decode_mbu: Cost = Cost(0.5, "share of peak bandwidth in decoding", "assumed; no GPU has been measured here")
     decode_streams: Cost = Cost(64, "sequences that a GPU decodes at once", "assumed: rollouts of a step over its GPUs")
