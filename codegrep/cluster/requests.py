@@ -75,12 +75,22 @@ def stage_bundles(config: Config, stage: str, beside: bool = True) -> list[Bundl
     extra = [Bundle(cpus=SANDBOX_CPUS)] * max(1, config.sandbox.actors) if beside else []
     retrieval = [Bundle(cpus=_RETRIEVAL_CPUS)] if beside else []
     if stage == "train" and train.grpo.enabled:
-        return [worker] * train.workers + extra
+        return [worker] * train.workers + _replicas(config) + extra
     if stage == "warm_start" and train.warm_start.enabled:
         return [worker] * train.workers + extra  # the teacher's actor is gone before training begins
     if stage == "evaluate":
-        agents = [worker] * config.evaluate.actors if config.evaluate.models else []
+        agents = [worker] * config.evaluate.actors + _replicas(config) if config.evaluate.models else []
         return agents + extra + retrieval
     if stage == "label":
         return extra + retrieval
     return [Bundle(cpus=_DRIVER_CPUS)]
+
+
+def _replicas(config: Config) -> list[Bundle]:
+    """Engines in actors of their own; those on the trainer's GPUs ask Ray for none."""
+    vllm = config.engine.vllm
+    if vllm is None:
+        return []
+    own = vllm.device == "cuda" and vllm.placement == "own"
+    gpus = float(vllm.tensor_parallel * vllm.pipeline_parallel) if own else 0.0
+    return [Bundle(gpus=gpus, cpus=vllm.cpus)] * vllm.replicas

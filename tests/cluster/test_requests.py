@@ -20,8 +20,9 @@ def test_shared_nodes_count_trainer_sandbox_and_retrieval() -> None:
 def test_the_papers_scale_asks_for_eight_gpus_and_its_sandboxes() -> None:
     config = composed("+experiment=v3", "scale=paper", "sandbox.actors=4", "evaluate.actors=2")
     request = request_of(config)
-    assert [b.gpus for b in request.bundles] == [1.0] * 8 + [0.0] * 4
-    assert all(b.cpus == 8.0 for b in request.bundles[:8]) and all(b.cpus == 1.0 for b in request.bundles[8:])
+    assert [b.gpus for b in request.bundles] == [1.0] * 8 + [0.0] * 5
+    assert all(b.cpus == 8.0 for b in request.bundles[:9]), "trainer and the engine on its GPUs"
+    assert all(b.cpus == 1.0 for b in request.bundles[9:]), "sandboxes"
     assert not request.whole_nodes
 
 
@@ -36,3 +37,19 @@ def test_stages_without_models_ask_for_a_core() -> None:
     config = composed("+experiment=v3", "stages=[prepare]")
     assert request_of(config).bundles == (Bundle(cpus=1.0),) and not request_of(config).whole_nodes
     assert stage_bundles(composed("train.grpo.enabled=false"), "train") == [Bundle(cpus=1.0)]
+
+
+def test_replicas_of_an_engine_count_with_the_gpus_of_their_own() -> None:
+    own = composed(
+        "+experiment=v3",
+        "engine=vllm",
+        "engine.vllm.device=cuda",
+        "engine.vllm.tensor_parallel=2",
+        "engine.vllm.replicas=3",
+    )
+    train = stage_bundles(own, "train", beside=False)
+    assert train == [Bundle(cpus=1.0)] + [Bundle(gpus=2.0, cpus=0.5)] * 3
+    assert stage_bundles(own, "evaluate", beside=False) == train
+    cpu = composed("+experiment=v3", "engine=vllm")
+    assert stage_bundles(cpu, "train", beside=False) == [Bundle(cpus=1.0), Bundle(cpus=0.5)]
+    assert stage_bundles(composed("+experiment=v3"), "train", beside=False) == [Bundle(cpus=1.0)]
