@@ -14,15 +14,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegrep.cluster.requests import Bundle
+from codegrep.cluster.submit import jobs_api
 from codegrep.cluster.submit import kuberay as kuberay_module
 from codegrep.cluster.submit.command import main, target_of
 from codegrep.cluster.submit.job import check_id, job_id, make_job
-from codegrep.cluster.submit.jobs_api import exit_code, use_token
+from codegrep.cluster.submit.jobs_api import JobsAPI, exit_code, use_token
 from codegrep.cluster.submit.kuberay import outcome, pods_for
 from codegrep.cluster.submit.manifest import check_manifest
 from codegrep.cluster.submit.slurm import parse_state
 from codegrep.cluster.submit.upload import Upload, excluded, upload_of
-from codegrep.errors import ConfigError
+from codegrep.errors import ConfigError, InfrastructureError
 from tests.cluster.composed import composed
 
 ROOT = Path(__file__).parents[2]
@@ -337,3 +338,33 @@ def test_a_directive_cannot_break_out() -> None:
 )
 def test_what_a_batch_job_came_to(text: str, state: tuple[str, int]) -> None:
     assert parse_state(text) == state
+
+
+# --- a cluster that has just started
+
+
+@pytest.mark.parametrize(("refusals", "patience", "taken"), [(2, 60.0, True), (2, -1.0, False)])
+def test_a_cluster_without_an_agent_yet_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch, refusals: int, patience: float, taken: bool
+) -> None:
+    asked: list[str] = []
+
+    class Young:
+        def submit_job(self, **request: Any) -> None:
+            asked.append(request["submission_id"])
+            if len(asked) <= refusals:
+                raise RuntimeError("Request failed with status code 500: No available agent to submit job")
+
+    monkeypatch.setattr(JobsAPI, "_client", lambda self: Young())
+    monkeypatch.setattr(jobs_api, "_AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr(jobs_api, "YOUNG_SECONDS", patience)
+    overrides = ("cluster=ray_job", "outputs=/shared/outputs", "cluster.submit.upload=false")
+    config = composed(*overrides)
+    assert config.cluster.submit is not None
+    target, job = JobsAPI(config.cluster.submit), make_job(config, overrides)
+    if taken:
+        target.submit(job)
+        assert asked == [job.id] * 3, "the id is the same, so the cluster cannot have it twice"
+    else:
+        with pytest.raises(InfrastructureError, match="did not take the job"):
+            target.submit(job)

@@ -21,9 +21,11 @@ from codegrep.errors import ConfigError, InfrastructureError
 
 # A cluster that cannot be asked for so long is given up on; the job itself may go on.
 PATIENCE_SECONDS = 600.0
+YOUNG_SECONDS = 120.0  # in which a cluster that has just started is asked again
 UNKNOWN = 75  # EX_TEMPFAIL: what became of the job could not be found out
 REQUIRED = "CODEGREP_REQUIRED_VARIABLES"
 _AGAIN_SECONDS = 2.0
+_NO_AGENT = "No available agent"  # Ray's words for a head node whose agent does not answer yet
 
 
 class JobsAPI:
@@ -51,10 +53,17 @@ class JobsAPI:
                 upload.check(self._settings.max_upload_mib)
                 folder = str(stack.enter_context(upload.copied()))
             client = self._client()
-            try:
-                client.submit_job(**self._request(job, folder))
-            except Exception as error:
-                raise self._trouble("did not take the job", error) from error
+            request = self._request(job, folder)
+            limit = time.monotonic() + YOUNG_SECONDS
+            while True:
+                try:
+                    client.submit_job(**request)
+                    return
+                except Exception as error:
+                    # A cluster that has just started has a dashboard before it has an agent that takes jobs.
+                    if _NO_AGENT not in str(error) or time.monotonic() > limit:
+                        raise self._trouble("did not take the job", error) from error
+                time.sleep(_AGAIN_SECONDS)
 
     def follow(self, job_id: str) -> int:
         """See Target. Goes on over broken connections; Ctrl-C leaves the job running."""
