@@ -29,10 +29,12 @@ def main() -> None:
     os.environ.setdefault("RAY_raylet_start_wait_time_s", "240")  # a busy machine; Ray reads it when it is imported
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": cpus[0], "object_store_memory": _STORE, "include_dashboard": dashboard, "dashboard_port": 0}
+    # The agent of a node takes jobs; its usual port belongs to whatever other Ray runs on the machine.
+    common = {"object_store_memory": _STORE, "dashboard_agent_listen_port": 0}
+    head = {"num_cpus": cpus[0], "include_dashboard": dashboard, "dashboard_port": 0, **common}
     cluster = Cluster(initialize_head=True, head_node_args=head)
     nodes: list[Any] = [cluster.head_node]
-    nodes += [cluster.add_node(num_cpus=number, object_store_memory=_STORE) for number in cpus[1:]]
+    nodes += [cluster.add_node(num_cpus=number, **common) for number in cpus[1:]]
     say({"address": cluster.address, "dashboard": str(getattr(cluster, "webui_url", ""))})
     for line in sys.stdin:
         word, _, rest = line.strip().partition(" ")
@@ -40,7 +42,7 @@ def main() -> None:
             kill(nodes[int(rest)])
             say({"killed": int(rest)})
         elif word == "add":
-            nodes.append(cluster.add_node(num_cpus=float(rest), object_store_memory=_STORE))
+            nodes.append(cluster.add_node(num_cpus=float(rest), **common))
             say({"node": len(nodes) - 1})
         elif word == "hosts":
             say({"hosts": [n for n, node in enumerate(nodes) if any(rest in t for t in titles(node).values())]})
