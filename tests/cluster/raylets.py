@@ -136,6 +136,8 @@ def raylets(cpus: Sequence[float], folder: Path, dashboard: bool = False) -> Ite
     """Nodes with so many CPUs, the head first; gone afterwards."""
     token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}
     environment = {**os.environ, **token, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", "RAY_worker_niceness": "0"}
+    # A job runs the `python` of its cluster, also when these tests were started by the full name of their interpreter.
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
     made = _started(cpus, folder, dashboard, environment, token)
     process = made.process
     try:
