@@ -34,7 +34,7 @@ from codegrep.training.lora_linear import use_fused_lora
 from codegrep.training.loss_terms import Denominator, SequenceCorrection, aggregate, kl_k2, kl_k3
 from codegrep.training.settlement import DeadGroups, Settled, Settlement
 from codegrep.training.signal_metrics import settlement_sums
-from codegrep.training.step_metrics import Sums, add_up, rollout_sums
+from codegrep.training.step_metrics import Sums, add_up, largest, rollout_sums
 from codegrep.training.trl_seams import SeamedGRPOTrainer
 
 # (issues, group size, optimiser step) -> group_size rollouts of the first issue, then of the second, and so on.
@@ -252,18 +252,23 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
                     "seconds/update": (seconds["step"] - seconds["score"], 1.0),
                 }
             )
+            highs: dict[str, float] = {}
             if self.logprob_gap is not None:
                 gap = self.logprob_gap
+                highs["policy/logprob_gap_max"] = gap.largest
                 sums.append(
                     {
                         "policy/logprob_gap": (gap.mean, 1.0),
-                        "policy/logprob_gap_max": (gap.largest, 1.0),
                         "policy/ess": (gap.ess, 1.0),
                         "policy/importance_ratio": (gap.ratio, 1.0),
                     }
                 )
             sums.append({name: (value, 1.0) for name, value in self._collected().items()})
-            self.own_metrics = add_up(gather_object(sums))
+            gathered = gather_object([(sums, highs)])
+            self.own_metrics = {
+                **add_up(one for of_worker, _ in gathered for one in of_worker),
+                **largest(high for _, high in gathered),
+            }
             self._sums = []
             check_gap(self.own_metrics, self._sync)
         super().log(logs, start_time)

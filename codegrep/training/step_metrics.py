@@ -108,3 +108,12 @@ def add_up(parts: Iterable[Mapping[str, tuple[float, float]]]) -> dict[str, floa
             totals[name][0] += total
             totals[name][1] += count
     return {name: total / count if count else total for name, (total, count) in totals.items()}
+
+
+def largest(parts: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Metrics of the whole step that are a maximum over all workers; a worker that measured nothing has no entry."""
+    found: dict[str, float] = {}
+    for part in parts:
+        for name, value in part.items():
+            found[name] = max(found.get(name, value), value)
+    return found

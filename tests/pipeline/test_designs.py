@@ -10,7 +10,7 @@ import pytest
 from tests.pipeline.experiments import SMALL, STEPS, Experiment
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
-DESIGNS = ("v1", "v2", "v3", "swe_grep", "colgrep", "signal_reshaping")
+DESIGNS = ("v1", "v2", "v3", "swe_grep", "colgrep", "codescout", "signal_reshaping")
 # What is a design's own: parts of its reward, turn scores, the correction for the sampler. Two are there when a model
 # made a call at all.
 OWN = (
@@ -44,6 +44,11 @@ COMMON = (
 )
 
 
+def arguments_of(design: str) -> tuple[str, ...]:
+    """The command line of a design, as small as it gets; test_design_arguments.py composes it without running it."""
+    return (f"+experiment={design}", *SMALL[1:], "data.sources.git_history.args.gold_ranges=true")
+
+
 @pytest.fixture(scope="module")
 def experiment(shared_experiment: Callable[..., Experiment]) -> Experiment:
     """One folder for all: what does not depend on the design is made once."""
@@ -55,7 +60,7 @@ def curves(experiment: Experiment) -> dict[str, dict[str, set[int]]]:
     """Design -> metric -> steps at which it was logged, of runs that all ended well."""
     found = {}
     for design in DESIGNS:
-        experiment.arguments = (f"+experiment={design}", *SMALL[1:], "data.sources.git_history.args.gold_ranges=true")
+        experiment.arguments = arguments_of(design)
         running = experiment.run("stages=[prepare,warm_start,train]", timeout=1800)
         assert running.process.returncode == 0, running.stdout + running.stderr
         (run,) = [r for r in experiment.mlflow_runs() if r.data.params["name"] == design]
@@ -77,6 +82,8 @@ def test_every_design_has_its_curves(design: str, curves: dict[str, dict[str, se
         assert "process/weighted" in curves[design]
     if design == "swe_grep":
         assert "policy/importance_ratio" in curves[design]
+    if design == "codescout":
+        assert {"reward/file_f", "reward/module_f", "reward/entity_f"} <= curves[design].keys()
 
 
 def test_the_names_are_the_same_for_all(curves: dict[str, dict[str, set[int]]]) -> None:

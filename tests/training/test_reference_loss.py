@@ -176,6 +176,8 @@ def test_two_workers_equal_the_reference_over_both(nano: Path, tmp_path: Path) -
             close(share["gradients"], wanted.gradients)
         assert first[name]["metrics"] == second[name]["metrics"]
         assert first[name]["metrics"]["masked/tokens"] >= 0
+        gaps = [share["largest_gap"] for share in shares]
+        assert gaps[0] != gaps[1] and first[name]["metrics"]["policy/logprob_gap_max"] == max(gaps)
 
 
 def test_the_reference_imports_nothing_of_trl() -> None:

@@ -14,7 +14,7 @@ from codegrep.rollout.outcome import outcome_of
 from codegrep.rollout.record import Rollout
 from codegrep.training.settlement import Settled, Settlement, with_spread
 from codegrep.training.signal_metrics import settlement_sums
-from codegrep.training.step_metrics import add_up, rollout_sums
+from codegrep.training.step_metrics import add_up, largest, rollout_sums
 from tests.training.made_rollouts import issues
 from tests.training.varied_rollouts import ENDS, GRAM, HANDLING, MAX_CALLS, Varied, by_calls
 
@@ -142,3 +142,10 @@ def test_a_settlement_changes_no_record() -> None:
     settled = settle(Settlement(v3, PAPER))
     assert [one.rollout for one in settled] == before
     assert replace(before[0]) == before[0]
+
+
+def test_a_maximum_is_over_workers_and_no_mean() -> None:
+    gap = "policy/logprob_gap_max"
+    assert largest([{gap: 0.2}, {gap: 3.0}, {}]) == {gap: 3.0}
+    assert largest([{gap: -2.0}, {gap: -1.0}]) == {gap: -1.0}
+    assert largest([{}, {}]) == {}

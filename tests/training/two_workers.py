@@ -37,6 +37,7 @@ def main() -> None:
             "gradients": gradients,
             "adapter": adapter,
             "issues": list(dict.fromkeys(rollout.instance_id for rollout in captured.rollouts[0])),
+            "largest_gap": trainer.logprob_gap.largest if trainer.logprob_gap else 0.0,  # this worker's alone
             "metrics": {k: v for k, v in trainer.own_metrics.items() if not k.startswith("seconds/")},
         }
     torch.save(seen, Path(folder) / f"rank-{rank}.pt")
