@@ -15,7 +15,7 @@ from codegrep.config import BASELINES, MODELS, PROMPTS, RAIL_ACTIONS, STAGES, Co
 from codegrep.errors import ConfigError
 from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rewards.needs import needs
-from codegrep.rewards.signals import load_governance, load_process
+from codegrep.rewards.signals import load_governance, load_process, load_verdicts
 from codegrep.tracking.registry import check_name
 
 _PACKAGE = Path(__file__).resolve().parent
@@ -221,6 +221,7 @@ def check(config: Config) -> None:
     load_advantage(config.advantage)
     load_governance(config.governance)
     load_process(config.process)
+    load_verdicts(config.verdict)
 
 
 def cautions(config: Config) -> list[str]:
@@ -243,10 +244,13 @@ def cautions(config: Config) -> list[str]:
             f"reward={name} scores classes and functions, and those of the issues are not looked up. "
             "Use data.gold_entities=true"
         )
-    if "verdict" in wanted:
+    if "verdict" in wanted and config.verdict.judge is None:
         said.append(
-            f"reward={name} wants a judge's verdict, and training asks no judge: nothing beyond its first half is given"
+            f"reward={name} wants a judge's verdict, and verdict={config.verdict.name} asks nobody: nothing beyond its "
+            "first half is given. Use verdict=llm, or reward.params.judge=score"
         )
+    if "verdict" not in wanted and config.verdict.judge is not None:
+        said.append(f"verdict={config.verdict.name} has a judge, and reward={name} wants no verdict: nobody is asked")
     return said
 
 

@@ -354,7 +354,8 @@ class GovernanceConfig:
 
     Attributes:
         handling: cause -> normal, last_turn or full_mask; a cause that is not named is normal. Causes are the exit
-            causes of a rollout, and excessive_calls and repetition.
+            causes of a rollout, and excessive_calls, repetition and judge_failed (no verdict where the reward needs
+            one; full_mask where it is not named, never a reward of 0; normal keeps what the reward is without it).
         masked_in_group: fully masked rollouts stay in mean and deviation of their group, with reward 0.
         infrastructure_in_group: so do those that the machine lost; False leaves them out.
         max_calls: more calls in one turn are excessive_calls (5); 0 never.
@@ -388,6 +389,24 @@ class ProcessConfig:
     only_answered: bool
     floor: float
     concurrency: int = 1
+
+
+@dataclass
+class VerdictConfig:
+    """conf/verdict: who is asked, while training, whether an answer means the same as the reference (SPEC 4.1).
+
+    Attributes:
+        judge: dotted name of a class (codegrep.rewards.answer_judge.AnswerJudge), or None: nobody is asked. params: its
+            keyword arguments, checked by the class.
+        max_failed_share: of the answers that a step asks about; with more of them without a verdict training stops, and
+            goes on from its last checkpoint when it is started again. 1 never stops. governance.handling.judge_failed
+            says what becomes of each.
+    """
+
+    name: str = "none"
+    judge: str | None = None
+    params: dict[str, Any] = field(default_factory=dict)
+    max_failed_share: float = 0.5
 
 
 @dataclass
@@ -761,6 +780,7 @@ class Config:
     advantage: AdvantageConfig
     governance: GovernanceConfig
     process: ProcessConfig
+    verdict: VerdictConfig
     train: TrainConfig
     evaluate: EvaluateConfig
     sandbox: SandboxConfig

@@ -24,7 +24,8 @@ def test_experiments_that_bring_what_they_need(experiment: str) -> None:
         (["reward=v1"], ["line ranges", "agent.prompt=short", "Use agent.prompt=detailed"]),
         (["reward=v2", "agent.prompt=entities"], ["agent.prompt=entities does not"]),
         (["reward=codescout"], ["Use agent.prompt=entities", "Use data.gold_entities=true"]),
-        (["reward=tiered"], ["judge"]),
+        (["reward=tiered"], ["wants a judge's verdict", "verdict=none asks nobody", "Use verdict=llm"]),
+        (["reward=v3", "verdict=llm", "verdict.params.model=m"], ["reward=v3 wants no verdict: nobody is asked"]),
     ],
 )
 def test_what_is_said(overrides: list[str], words: list[str]) -> None:
@@ -35,6 +36,12 @@ def test_what_is_said(overrides: list[str], words: list[str]) -> None:
 
 def test_nothing_is_said_with_the_right_prompt() -> None:
     assert said("reward=v1", "agent.prompt=detailed") == ""
+
+
+def test_nothing_is_said_where_a_judge_is_asked_or_none_is_wanted() -> None:
+    assert said("+experiment=signal_reshaping") == ""
+    asked = ["reward.params.judge=verdict", "verdict=llm", "verdict.params.model=m"]
+    assert said("+experiment=signal_reshaping", *asked) == ""
 
 
 def test_the_scale_of_advantages_is_declared_once() -> None:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
+from codegrep.endpoint import Usage, shortened, without_thoughts
 from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
 
 # The wording is ours: neither paper prints its prompt. A change of it changes every cache key.
@@ -63,18 +63,6 @@ class Verdict:
     ambiguous: bool = False
 
 
-@dataclass
-class Usage:
-    """What the answers of a judge took. cached: answers that were there already, and cost nothing."""
-
-    requests: int = 0
-    retries: int = 0
-    cached: int = 0
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    failures: dict[str, int] = field(default_factory=dict)
-
-
 class Judge(Protocol):
     """Answers many questions."""
 
@@ -98,23 +86,41 @@ class Judge(Protocol):
         ...
 
 
+class PromptedJudge:
+    """What judges that ask a language model with `prompt` have in common.
+
+    Args:
+        label: see Judge.
+    """
+
+    def __init__(self, label: str, usage: Usage) -> None:
+        self._label, self._usage = label, usage
+
+    @property
+    def label(self) -> str:
+        """See Judge."""
+        return self._label
+
+    @property
+    def version(self) -> str:
+        """See Judge: the prompt's."""
+        return PROMPT_VERSION
+
+    @property
+    def usage(self) -> Usage:
+        """See Judge."""
+        return self._usage
+
+
 def prompt(question: Question, max_task_chars: int = 6000, max_evidence_chars: int = 8000) -> str:
     """The text for a language model. Long parts are cut in the middle, and the cut is shown."""
     return _PROMPT.format(
-        task=_cut(question.task, max_task_chars) or "(not known)",
+        task=shortened(question.task, max_task_chars) or "(not known)",
         path=question.path,
-        evidence=_cut(question.evidence, max_evidence_chars),
+        evidence=shortened(question.evidence, max_evidence_chars),
     )
 
 
-def _cut(text: str, limit: int) -> str:
-    text = text.strip()
-    if len(text) <= limit:
-        return text
-    return f"{text[: limit // 2]}\n[… {len(text) - limit} characters …]\n{text[-(limit // 2) :]}"
-
-
-_THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
 _NEGATIVE = re.compile(r"\b(?:NOT[\s_-]*RELEVANT|IRRELEVANT)\b")
 _POSITIVE = re.compile(r"\bRELEVANT\b")
 
@@ -125,7 +131,7 @@ def parse_answer(text: str) -> tuple[str, bool] | None:
     The first of the two words decides, as in LRAT's code. An answer that names neither is RELEVANT (CodeGrep's rule; in
     LRAT's code it is not).
     """
-    shown = _THINKING.sub("", text).strip().upper()
+    shown = without_thoughts(text).strip().upper()
     if not shown:
         return None
     negative = _NEGATIVE.search(shown)
@@ -140,9 +146,3 @@ def majority(labels: Sequence[str]) -> str:
     """The label of most votes; RELEVANT where they are equal."""
     against = sum(1 for label in labels if label == NOT_RELEVANT)
     return NOT_RELEVANT if against * 2 > len(labels) else RELEVANT
-
-
-def content_key(identity: object, text: str, vote: int = 0) -> str:
-    """Key of an answer in the cache: who was asked (anything JSON-able that changes answers), what, and which vote."""
-    packed = json.dumps([identity, text, vote], sort_keys=True, ensure_ascii=True)
-    return hashlib.sha256(packed.encode()).hexdigest()

@@ -10,8 +10,9 @@ import hashlib
 import re
 from collections.abc import Sequence
 
+from codegrep.endpoint import Usage
 from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
-from codegrep.labels.judging import Question, Usage, Verdict
+from codegrep.labels.judging import Question, Verdict
 
 # What is rejected must be the file: "the failure is unrelated" says nothing of it.
 _FILE = (

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from codegrep.config import LabelsConfig
+from codegrep.endpoint import PATIENCE
 from codegrep.errors import CodegrepError, DataError, InfrastructureError
 from codegrep.issues import Issue
 from codegrep.labels.gold import GoldPatches, from_file, from_issues
@@ -315,5 +316,4 @@ def _tokenizer_identity(context: Context) -> Any:
 
 def _judge_identity(params: Mapping[str, Any]) -> dict[str, Any]:
     """Parameters that change answers; addresses, keys and patience do not."""
-    patience = ("url", "key_variable", "concurrency", "timeout", "retries", "backoff", "max_backoff", "give_up_after")
-    return {k: v for k, v in params.items() if k not in (*patience, "engines", "batch", "engine")}
+    return {k: v for k, v in params.items() if k not in (*PATIENCE, "engines", "batch", "engine")}

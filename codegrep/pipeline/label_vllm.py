@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from codegrep.endpoint import Usage
 from codegrep.errors import ConfigError
-from codegrep.labels.judging import PROMPT_VERSION, Question, Usage, Verdict, parse_answer, prompt
+from codegrep.labels.judging import PromptedJudge, Question, Verdict, parse_answer, prompt
 
 
-class VLLMJudge:
+class VLLMJudge(PromptedJudge):
     """One Ray Data pipeline over all candidates: prompts, engines, answers. For judge.where=driver.
 
     Args:
@@ -24,22 +25,7 @@ class VLLMJudge:
             raise ConfigError("judge.params: engines and batch must be positive", "See conf/judge/vllm.yaml")
         self._model, self._engines, self._batch, self._engine = model, engines, batch, dict(engine)
         self._sampling = {"temperature": temperature, "max_tokens": max_tokens}
-        self._usage = Usage()
-
-    @property
-    def label(self) -> str:
-        """See Judge."""
-        return f"vllm:{self._model}"
-
-    @property
-    def version(self) -> str:
-        """See Judge."""
-        return PROMPT_VERSION
-
-    @property
-    def usage(self) -> Usage:
-        """See Judge."""
-        return self._usage
+        super().__init__(f"vllm:{model}", Usage())
 
     def judge(self, questions: Sequence[Question]) -> list[Verdict]:
         """Not for single lists: an engine's start costs minutes."""

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from codegrep.config import Config, GRPOSettings
+from codegrep.endpoint import PATIENCE
 from codegrep.pipeline import label, ladder, prepare
 from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
@@ -14,7 +15,8 @@ from codegrep.pipeline.engines import EngineHandle, backend_of, training_demand
 from codegrep.pipeline.models import PolicyFiles, policy_files
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.workers import AgentSettings
-from codegrep.rewards.signals import load_governance
+from codegrep.rewards.governance import JUDGE_FAILED
+from codegrep.rewards.signals import load_governance, load_verdicts
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -71,11 +73,22 @@ def choices(grpo: GRPOSettings) -> dict[str, Any]:
 
 
 def signals(config: Config) -> dict[str, Any]:
-    """Governance, turn scores and guard rails, as far as they change what is trained."""
+    """Governance, turn scores, judge and guard rails, as far as they change what is trained."""
     rules = load_governance(config.governance)
+    judge = load_verdicts(config.verdict).judge
+    handling = {k: v for k, v in config.governance.handling.items() if judge is not None or k != JUDGE_FAILED}
     found: dict[str, Any] = {}
-    if rules.masked_in_group or rules.infrastructure_in_group or any(h != "normal" for h in rules.handling.values()):
-        found["governance"] = {k: v for k, v in asdict(config.governance).items() if k != "name"}
+    if rules.masked_in_group or rules.infrastructure_in_group or any(h != "normal" for h in handling.values()):
+        found["governance"] = {k: v for k, v in asdict(config.governance).items() if k != "name"} | {
+            "handling": handling
+        }
+    if judge is not None:
+        found["verdict"] = {
+            "judge": config.verdict.judge,
+            "params": {k: v for k, v in config.verdict.params.items() if k not in PATIENCE},
+            "version": str(getattr(judge, "version", "")),
+            "failed": rules.handling.get(JUDGE_FAILED, "full_mask"),
+        }
     if config.process.function:
         found["process"] = {k: v for k, v in asdict(config.process).items() if k != "name"}
     rails = config.train.guard_rails
@@ -139,6 +152,8 @@ def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: Eng
         use_gpu=config.train.use_gpu,
         early_stop=config.train.early_stop,
         sync=config.engine.sync,
+        verdict=config.verdict,
+        verdict_cache=str(context.places.outputs / "verdict_answers"),
     )
 
     def train_to(step: int) -> TrainingResult:

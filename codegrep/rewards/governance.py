@@ -12,6 +12,9 @@ Reconstructed:
 - "An n-gram of 15 to 50 tokens repeated more than 30 times" counts occurrences that do not overlap, within one turn. A
   longer n-gram contains shorter ones that occur at least as often, so only the shortest has to be looked for.
 - A degenerate rollout is in the group in both readings: what is left of it needs an advantage.
+- A rollout whose reward needs a judge's verdict and has none is the machine's failure by default: masked whole, without
+  a reward, outside the group, whatever the switches say, so that an outage never counts as 0. "normal" is the paper's
+  way: it keeps what it has without the verdict (with `tiered` the check's half).
 """
 
 from __future__ import annotations
@@ -27,9 +30,12 @@ Handling = Literal["normal", "last_turn", "full_mask"]
 HANDLINGS: tuple[str, ...] = get_args(Handling)
 EXCESSIVE_CALLS = "excessive_calls"
 REPETITION = "repetition"
+JUDGE_FAILED = "judge_failed"
 # What a rollout's record names as its end, and what is found in it afterwards.
 EXIT_CAUSES = ("answer", "no_tool_call", "max_turns", "max_tokens", "context_limit", INFRASTRUCTURE)
-CAUSES = (*EXIT_CAUSES, EXCESSIVE_CALLS, REPETITION)
+CAUSES = (*EXIT_CAUSES, EXCESSIVE_CALLS, REPETITION, JUDGE_FAILED)
+# What is done where the rules do not name the cause.
+_DEFAULTS: Mapping[str, Handling] = {INFRASTRUCTURE: "full_mask", JUDGE_FAILED: "full_mask"}
 
 ScoredAs = Literal["own", "zero", "none"]
 
@@ -42,11 +48,13 @@ class Conduct:
         exit_cause: as recorded.
         calls_per_turn: things meant as calls in each assistant turn, refused and malformed ones included.
         turns: sampled token ids of each assistant turn; needed only where repetition is looked for.
+        judge_failed: its reward needs a judge's verdict, and none was had.
     """
 
     exit_cause: str
     calls_per_turn: tuple[int, ...]
     turns: tuple[tuple[int, ...], ...] = ()
+    judge_failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,8 @@ class Rules:
     """What is done about which cause.
 
     Attributes:
-        handling: by cause; a cause that is not named is "normal". The machine's failure is always "full_mask".
+        handling: by cause; a cause that is not named is "normal". The machine's failure is always "full_mask", and
+            judge_failed is "full_mask" (where it is not named) or "normal".
         masked_in_group: fully masked rollouts stay in mean and deviation of their group with reward 0 (the paper), or
             are left out. Those that the machine lost follow the next switch.
         infrastructure_in_group: the paper's treatment of the machine's failures: reward 0, in the group. False: no
@@ -80,6 +89,8 @@ class Rules:
                 raise ValueError(f"{cause}: {handling!r} is none of {', '.join(HANDLINGS)}")
         if self.handling.get(INFRASTRUCTURE, "full_mask") != "full_mask":
             raise ValueError(f"{INFRASTRUCTURE}: a rollout that the machine lost can only be full_mask")
+        if self.handling.get(JUDGE_FAILED) == "last_turn":
+            raise ValueError(f"{JUDGE_FAILED}: a missing verdict is no fault of a turn; use full_mask or normal")
         if self.max_calls < 0 or self.repetition_times < 0 or self.repetition_tokens < 1:
             raise ValueError("max_calls and repetition_times may not be negative, repetition_tokens is at least 1")
         object.__setattr__(self, "handling", MappingProxyType(dict(self.handling)))
@@ -121,8 +132,8 @@ class Verdict:
 
 
 def govern(conduct: Conduct, rules: Rules) -> Verdict:
-    """Verdict on one rollout. The machine's failure goes before repetition, that before excessive calls, that before
-    the recorded cause.
+    """Verdict on one rollout. The machine's failure goes before repetition, that before excessive calls, that before a
+    missing verdict, that before the recorded cause.
 
     Raises:
         ValueError: an exit cause that is none of EXIT_CAUSES.
@@ -131,12 +142,12 @@ def govern(conduct: Conduct, rules: Rules) -> Verdict:
         raise ValueError(f"unknown exit cause {conduct.exit_cause!r}; there are {', '.join(EXIT_CAUSES)}")
     cause, turn = _cause(conduct, rules)
     count = len(conduct.calls_per_turn)
-    handling = "full_mask" if cause == INFRASTRUCTURE else rules.handling.get(cause, "normal")
+    handling = rules.handling.get(cause, _DEFAULTS.get(cause, "normal"))
     if handling == "normal":
         return Verdict(cause, handling, (True,) * count, "own")
     if handling == "last_turn":
         return Verdict(cause, handling, tuple(index == turn for index in range(count)), "zero")
-    in_group = rules.infrastructure_in_group if cause == INFRASTRUCTURE else rules.masked_in_group
+    in_group = {INFRASTRUCTURE: rules.infrastructure_in_group, JUDGE_FAILED: False}.get(cause, rules.masked_in_group)
     return Verdict(cause, handling, (False,) * count, "zero" if in_group else "none")
 
 
@@ -153,6 +164,9 @@ def _cause(conduct: Conduct, rules: Rules) -> tuple[str, int]:
         for turn, calls in enumerate(conduct.calls_per_turn):
             if calls > rules.max_calls:
                 return EXCESSIVE_CALLS, turn
+    own = rules.handling.get(conduct.exit_cause, "normal")
+    if conduct.judge_failed and own == "normal" and rules.handling.get(JUDGE_FAILED) != "normal":
+        return JUDGE_FAILED, last
     return conduct.exit_cause, last
 
 

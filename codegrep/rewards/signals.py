@@ -1,16 +1,21 @@
-"""From conf/governance and conf/process to rules and turn scorers, tried before anything is started."""
+"""From conf/governance, conf/process and conf/verdict to rules, turn scorers and judges, before anything is started."""
 
 from __future__ import annotations
 
+import inspect
+import pkgutil
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
-from codegrep.config import FunctionConfig, GovernanceConfig, ProcessConfig
+from codegrep.config import FunctionConfig, GovernanceConfig, ProcessConfig, VerdictConfig
 from codegrep.errors import ConfigError
+from codegrep.rewards.answer_judge import AnswerJudge
 from codegrep.rewards.governance import Handling, Rules
 from codegrep.rewards.load import load_function
 from codegrep.rewards.process_weights import ProcessScoring
 from codegrep.rewards.turn_credit import CallFacts, Trajectory, TurnFacts, TurnScorer
+from codegrep.rewards.verdicts import Verdicts
 
 # A search that finds, one that repeats, an answer; and a rollout that ended before its first turn.
 _SAMPLES = (
@@ -77,3 +82,38 @@ def load_process(config: ProcessConfig, key: str = "process") -> ProcessScoring:
                 f"Check {key}.params, or the function",
             )
     return scoring
+
+
+def load_verdicts(config: VerdictConfig, cache: Path | None = None, key: str = "verdict") -> Verdicts:
+    """The judge of `config`, opened but not asked.
+
+    Args:
+        cache: folder for what it should not forget, for classes that take one; None keeps nothing.
+
+    Raises:
+        ConfigError: no such class, a wrong parameter, or a number out of range.
+    """
+    if not 0 <= config.max_failed_share <= 1:
+        raise ConfigError(f"{key}.max_failed_share is {config.max_failed_share}", "Use a share in [0, 1]")
+    if not config.judge:
+        return Verdicts(None, config.max_failed_share)
+    try:
+        made = pkgutil.resolve_name(config.judge)
+        takes = inspect.signature(made).parameters
+    except (ImportError, AttributeError, ValueError, TypeError) as problem:
+        raise ConfigError(
+            f"{key}.judge: there is no class {config.judge!r} ({problem})", "See conf/verdict"
+        ) from problem
+    params = {str(name): value for name, value in config.params.items()}
+    if cache is not None and "cache" in takes:
+        params["cache"] = str(cache)
+    try:
+        judge = made(**params)
+    except TypeError as problem:
+        raise ConfigError(f"{key}.params: {problem}", "See conf/verdict") from problem
+    if not callable(getattr(judge, "judge", None)) or not hasattr(judge, "usage"):
+        raise ConfigError(
+            f"{key}.judge: {config.judge} has no method judge or no usage",
+            "It must be as codegrep.rewards.answer_judge.AnswerJudge",
+        )
+    return Verdicts(cast(AnswerJudge, judge), config.max_failed_share)

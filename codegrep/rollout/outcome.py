@@ -11,6 +11,7 @@ from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.protocol.answer import Answer
 from codegrep.protocol.calls import ToolStatus
 from codegrep.protocol.parse import parse_message
+from codegrep.rewards.answer_judge import AnswerQuestion
 from codegrep.rewards.governance import Conduct
 from codegrep.rewards.outcome import Outcome
 from codegrep.rewards.turn_credit import CallFacts, Trajectory, TurnFacts
@@ -105,12 +106,29 @@ def trajectory_of(rollout: Rollout, statement: str = "") -> Trajectory:
     return Trajectory(tuple(turn_facts(rollout)), frozenset(rollout.gold_files), statement)
 
 
-def conduct_of(rollout: Rollout) -> Conduct:
+def question_of(outcome: Outcome, rollout: Rollout, issue: Issue) -> AnswerQuestion:
+    """What a judge of answers sees of a rollout: names that are gold or that a tool gave, and how many others."""
+    known = outcome.gold.union(
+        *(call.paths for turn in rollout.turns for call in turn.calls if call.status == ToolStatus.OK.value)
+    )
+    files = tuple(sorted(known.intersection(outcome.predicted)))
+    return AnswerQuestion(
+        statement=issue.problem_statement,
+        gold=tuple(sorted(outcome.gold)),
+        files=files,
+        ranges=tuple(span for span in outcome.predicted_ranges if span.path in files),
+        unknown=len(set(outcome.predicted).difference(files)),
+        patch=issue.patch,
+    )
+
+
+def conduct_of(rollout: Rollout, *, judge_failed: bool = False) -> Conduct:
     """What governance looks at in a rollout: calls refused and malformed included, and the sampled tokens."""
     return Conduct(
         exit_cause=rollout.exit_cause,
         calls_per_turn=tuple(len(turn.calls) for turn in rollout.turns),
         turns=tuple(tuple(rollout.completion_ids[turn.start : turn.end]) for turn in rollout.turns),
+        judge_failed=judge_failed,
     )
 
 

@@ -25,6 +25,7 @@ from codegrep.rewards.advantage import Baseline, baseline_factors
 from codegrep.rewards.governance import Rules
 from codegrep.rewards.outcome import AdvantageFactor, RewardDesign
 from codegrep.rewards.process_weights import ProcessScoring
+from codegrep.rewards.verdicts import Verdicts
 from codegrep.rollout.outcome import outcome_for
 from codegrep.rollout.record import ExitCause, Rollout
 from codegrep.tracking.names import from_trl
@@ -33,7 +34,7 @@ from codegrep.training.lora import lora_config
 from codegrep.training.lora_linear import use_fused_lora
 from codegrep.training.loss_terms import Denominator, SequenceCorrection, aggregate, kl_k2, kl_k3
 from codegrep.training.settlement import DeadGroups, Settled, Settlement
-from codegrep.training.signal_metrics import settlement_sums
+from codegrep.training.signal_metrics import judge_sums, settlement_sums
 from codegrep.training.step_metrics import Sums, add_up, largest, rollout_sums
 from codegrep.training.trl_seams import SeamedGRPOTrainer
 
@@ -64,7 +65,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         collect: see `Collect`; it gets this worker's issues only.
         reward, factor: design and advantage factor.
         baseline: "loo" multiplies R - mean by n/(n-1), n the scored rollouts of the group.
-        rules, process: governance and turn scores.
+        rules, process, verdicts: governance, turn scores, and the judge of answers.
         lora, settings: train.lora, train.grpo.
         max_completion_tokens: for loss_type dr_grpo, and for the record.
         workers: Ray Train workers; each takes whole groups.
@@ -87,6 +88,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         baseline: Baseline = "mean",
         rules: Rules = Rules(),  # noqa: B008  # frozen
         process: ProcessScoring = ProcessScoring(),  # noqa: B008  # frozen
+        verdicts: Verdicts = Verdicts(),  # noqa: B008  # frozen
         lora: LoraSettings,
         settings: GRPOSettings,
         max_completion_tokens: int,
@@ -106,7 +108,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         self._group_size = settings.group_size
         self._end = cast(int, tokenizer.eos_token_id)
         self._factor, self._baseline = factor, baseline
-        self._settlement = Settlement(reward, rules, process, cast(DeadGroups, settings.dead_groups))
+        self._settlement = Settlement(reward, rules, process, cast(DeadGroups, settings.dead_groups), verdicts)
         self._settled: list[Settled] = []
         self._loss = settings
         self._max_completion_tokens = max_completion_tokens
@@ -149,9 +151,13 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         rollouts = self._collect([self._issues[instance_id] for instance_id in ids], size, self.state.global_step)
         self._check(rollouts, prompts)
         seconds = time.perf_counter() - start
+        start = time.perf_counter()
         # Everything but the advantage is decided here: what is masked has to be known before TRL counts tokens.
-        self._settled = self._settlement.settle(rollouts, self._issues, outcome_for, size)
-        self._sums.append(_phase_seconds(rollouts, seconds))
+        judged = self._settlement.judge(rollouts, self._issues, outcome_for)
+        self._settled = self._settlement.settle(rollouts, self._issues, outcome_for, size, judged)
+        self._sums.append(_phase_seconds(rollouts, seconds, time.perf_counter() - start))
+        if self._settlement.verdicts.judge is not None:
+            self._sums.append(judge_sums(judged))
         return training_rows(rollouts, [settled.mask for settled in self._settled], self._end)
 
     def _check(self, rollouts: Sequence[Rollout], prompts: Sequence[str]) -> None:
@@ -245,10 +251,10 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         """TRL's numbers and the project's own, added up over the workers; see `grpo_names`."""
         if "loss" in logs:
             seconds, sums = self.close_step(), self._sums
-            rollout_seconds = sum(s["seconds/rollouts"][0] for s in sums if "seconds/rollouts" in s)
+            before = sum(s[name][0] for s in sums for name in ("seconds/rollouts", "seconds/settlement") if name in s)
             sums.append(
                 {
-                    "seconds/reference": (max(0.0, seconds["score"] - rollout_seconds), 1.0),
+                    "seconds/reference": (max(0.0, seconds["score"] - before), 1.0),
                     "seconds/update": (seconds["step"] - seconds["score"], 1.0),
                 }
             )
@@ -299,7 +305,7 @@ def check_gap(metrics: Mapping[str, float], sync: SyncConfig) -> None:
             )
 
 
-def _phase_seconds(rollouts: Sequence[Rollout], wall: float) -> Sums:
+def _phase_seconds(rollouts: Sequence[Rollout], wall: float, settlement: float) -> Sums:
     """Wall time of collecting, divided as the turns' own clocks say: rollouts overlap, so their sums exceed it."""
     generation = sum(turn.seconds_generation for rollout in rollouts for turn in rollout.turns)
     tools = sum(turn.seconds_tools for rollout in rollouts for turn in rollout.turns)
@@ -308,4 +314,5 @@ def _phase_seconds(rollouts: Sequence[Rollout], wall: float) -> Sums:
         "seconds/rollouts": (wall, 1.0),
         "seconds/generation": (wall * (1 - share), 1.0),
         "seconds/tools": (wall * share, 1.0),
+        "seconds/settlement": (settlement, 1.0),
     }

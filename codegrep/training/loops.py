@@ -22,12 +22,13 @@ from codegrep.config import (
     LoraSettings,
     ProcessConfig,
     SyncConfig,
+    VerdictConfig,
     WarmStartConfig,
 )
 from codegrep.issues.issue import Issue
 from codegrep.rewards.advantage import Baseline
 from codegrep.rewards.load import load_advantage, load_reward
-from codegrep.rewards.signals import load_governance, load_process
+from codegrep.rewards.signals import load_governance, load_process, load_verdicts
 from codegrep.rollout.record import Rollout
 from codegrep.training.base_model import BaseModel
 from codegrep.training.callbacks import CheckpointReport, OnLog, StepLog, TimeLimit, read_progress
@@ -104,6 +105,7 @@ class GRPOJob:
     Attributes:
         base: the warm-started model, merged (`lora.merge_adapter`).
         open_alarms: where guard rails speak, opened on rank 0.
+        verdict_cache: folder in which a judge of answers keeps what it said; "" keeps nothing.
     """
 
     base: BaseModel
@@ -125,6 +127,8 @@ class GRPOJob:
     early_stop: EarlyStopConfig = field(default_factory=EarlyStopConfig)
     pause_at: int = 0  # optimiser step that this start ends at; 0: the last
     sync: SyncConfig = field(default_factory=SyncConfig)
+    verdict: VerdictConfig = field(default_factory=VerdictConfig)
+    verdict_cache: str = ""
 
 
 def warm_start_loop(config: dict[str, Any]) -> None:
@@ -170,6 +174,7 @@ def grpo_loop(config: dict[str, Any]) -> None:
             baseline=cast(Baseline, job.advantage.baseline),
             rules=load_governance(job.governance),
             process=load_process(job.process),
+            verdicts=load_verdicts(job.verdict, Path(job.verdict_cache) if job.verdict_cache else None),
             lora=job.lora,
             settings=job.settings,
             max_completion_tokens=job.max_completion_tokens,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from codegrep.issues.issue import Issue
@@ -16,7 +16,8 @@ from codegrep.rewards.governance import Rules, Verdict, govern
 from codegrep.rewards.outcome import Outcome, RewardDesign, RewardParts, score
 from codegrep.rewards.process_weights import ProcessScoring, Standing, process_weights
 from codegrep.rewards.turn_credit import TurnScores
-from codegrep.rollout.outcome import conduct_of, trajectory_of
+from codegrep.rewards.verdicts import Judged, Verdicts, matters
+from codegrep.rollout.outcome import conduct_of, question_of, trajectory_of
 from codegrep.rollout.record import Rollout
 
 DeadGroups = Literal["keep", "drop"]
@@ -64,6 +65,7 @@ class Settlement:
         reward: the design.
         rules: governance.
         process: turn scores.
+        verdicts: who judges answers.
         dead_groups: groups without spread are kept (only KL acts on them) or dropped (no token of theirs is in the
             loss). The spread is exact, and taken over the rewards after governance.
     """
@@ -72,13 +74,49 @@ class Settlement:
     rules: Rules = field(default_factory=Rules)
     process: ProcessScoring = field(default_factory=ProcessScoring)
     dead_groups: DeadGroups = "keep"
+    verdicts: Verdicts = field(default_factory=Verdicts)
+
+    def judge(self, rollouts: Sequence[Rollout], issues: Mapping[str, Issue], outcome_of: OutcomeOf) -> Judged:
+        """Ask the judge about every rollout whose reward a verdict changes; those that governance masks have no such
+        reward.
+
+        Raises:
+            InfrastructureError: it failed too often.
+        """
+        if self.verdicts.judge is None:
+            return Judged((None,) * len(rollouts))
+        questions = []
+        for rollout in rollouts:
+            issue = issues[rollout.instance_id]
+            outcome = outcome_of(rollout, issue)
+            own = govern(conduct_of(rollout), self.rules).scored_as == "own"
+            questions.append(question_of(outcome, rollout, issue) if own and matters(outcome, self.reward) else None)
+        return self.verdicts.ask(questions)
 
     def settle(
-        self, rollouts: Sequence[Rollout], issues: Mapping[str, Issue], outcome_of: OutcomeOf, group_size: int
+        self,
+        rollouts: Sequence[Rollout],
+        issues: Mapping[str, Issue],
+        outcome_of: OutcomeOf,
+        group_size: int,
+        judged: Judged | None = None,
     ) -> list[Settled]:
-        """Every rollout of the batch, groups standing together. Deterministic: the same records, the same result."""
+        """Every rollout of the batch, groups standing together. Deterministic: the same records and opinions, the same
+        result.
+
+        Args:
+            judged: opinions on the rollouts, of `judge`; None is nobody's.
+        """
         outcomes = [outcome_of(rollout, issues[rollout.instance_id]) for rollout in rollouts]
-        verdicts = [govern(conduct_of(rollout), self.rules) for rollout in rollouts]
+        failed = [False] * len(rollouts)
+        for index, opinion in enumerate(judged.opinions if judged else ()):
+            if opinion is not None:
+                outcomes[index] = replace(outcomes[index], verdict=opinion.agrees)
+                failed[index] = opinion.agrees is None
+        verdicts = [
+            govern(conduct_of(rollout, judge_failed=lost), self.rules)
+            for rollout, lost in zip(rollouts, failed, strict=True)
+        ]
         rewards = [
             verdict.settled(score(outcome, self.reward) if verdict.scored_as == "own" else None)
             for verdict, outcome in zip(verdicts, outcomes, strict=True)

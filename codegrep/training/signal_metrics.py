@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codegrep.rewards.governance import CAUSES
+from codegrep.rewards.verdicts import Judged
 from codegrep.training.settlement import Settled
 from codegrep.training.step_metrics import Sums, Tally
 
@@ -27,6 +28,23 @@ def settlement_sums(settled: Sequence[Settled], advantages: Sequence[float], flo
         _add_advantage(tally, one, advantage, floor)
     for start in range(0, len(settled), group_size):
         _add_group(tally, settled[start : start + group_size])
+    return tally.sums()
+
+
+def judge_sums(judged: Judged) -> Sums:
+    """What asking about one worker's rollouts of a step took and gave."""
+    tally = Tally()
+    tally.mean("judge/seconds", judged.seconds)
+    asked, failed = judged.asked, judged.failed
+    tally.total("judge/rollouts", len(asked))
+    tally.total("judge/requests", judged.requests)
+    tally.total("judge/tokens", judged.tokens)
+    tally.total("judge/failed", len(failed))
+    for opinion in asked:
+        tally.mean("judge/failed_share", float(opinion.agrees is None))
+        tally.mean("judge/cache_hits", float(opinion.cached))
+        if opinion.agrees is not None:
+            tally.mean("judge/consistent", float(opinion.agrees))
     return tally.sums()
 
 

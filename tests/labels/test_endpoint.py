@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import threading
 import time
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,78 +12,14 @@ from codegrep.errors import ConfigError
 from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
 from codegrep.labels.endpoint import EndpointJudge
 from codegrep.labels.judging import Question
+from tests.chat_server import Answer, Server, said
 
-Answer = tuple[int, dict[str, str], bytes]
 QUESTIONS = [Question(f"src/f{n}.py", f"notes {n}", "the task") for n in range(6)]
-
-
-def said(text: object, **more: Any) -> Answer:
-    usage = {"prompt_tokens": 10, "completion_tokens": 2}
-    body = {"choices": [{"message": {"role": "assistant", "content": text}}], "usage": usage, **more}
-    return 200, {}, json.dumps(body).encode()
-
-
-class Server(ThreadingHTTPServer):
-    """Answers by a function of (number of the request, its body)."""
-
-    daemon_threads = True
-
-    def __init__(self, answer: Callable[[int, dict[str, Any]], Answer]) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.answer, self.lock = answer, threading.Lock()
-        self.seen: list[dict[str, Any]] = []
-        self.headers_seen: list[dict[str, str]] = []
-        self.now = self.most = 0
-
-
-class Handler(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        with self.server.lock:
-            number = len(self.server.seen)
-            self.server.seen.append(body)
-            self.server.headers_seen.append(dict(self.headers))
-            self.server.now += 1
-            self.server.most = max(self.server.most, self.server.now)
-        try:
-            status, headers, data = self.server.answer(number, body)
-            self.send_response(status)
-            for name, value in headers.items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-        except OSError:
-            pass  # the client went away
-        finally:
-            with self.server.lock:
-                self.server.now -= 1
-
-    def log_message(self, *_: Any) -> None:
-        """Quiet."""
-
-
-@pytest.fixture
-def serve() -> Iterator[Callable[[Callable[[int, dict[str, Any]], Answer]], Server]]:
-    servers: list[Server] = []
-
-    def start(answer: Callable[[int, dict[str, Any]], Answer]) -> Server:
-        server = Server(answer)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        return server
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
 
 
 def judge_of(server: Server, **more: Any) -> EndpointJudge:
     given = {"backoff": 0.01, "timeout": 5.0, **more}
-    return EndpointJudge(url=f"http://127.0.0.1:{server.server_address[1]}/v1", model="m", **given)
+    return EndpointJudge(url=server.url, model="m", **given)
 
 
 def test_verdicts_tokens_and_the_request(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegrep.rewards.governance import CAUSES, EXIT_CAUSES, HANDLINGS, Conduct, Rules, Verdict, govern, repeats
+from codegrep.rewards.governance import (
+    CAUSES,
+    EXIT_CAUSES,
+    HANDLINGS,
+    JUDGE_FAILED,
+    Conduct,
+    Rules,
+    Verdict,
+    govern,
+    repeats,
+)
 from codegrep.rewards.outcome import RewardParts
 from codegrep.rollout.record import ExitCause
 
@@ -96,7 +106,9 @@ def test_the_shortest_ngram_decides(tokens: list[int], size: int, times: int) ->
 conducts = st.builds(Conduct, st.sampled_from(EXIT_CAUSES), st.lists(st.integers(0, 9), max_size=4).map(tuple))
 rules = st.builds(
     Rules,
-    st.dictionaries(st.sampled_from([c for c in CAUSES if c != "infrastructure"]), st.sampled_from(HANDLINGS)),
+    st.dictionaries(
+        st.sampled_from([c for c in CAUSES if c not in ("infrastructure", JUDGE_FAILED)]), st.sampled_from(HANDLINGS)
+    ),
     st.booleans(),
     st.booleans(),
     st.integers(0, 9),
@@ -146,3 +158,25 @@ def test_rules_travel_and_cannot_be_changed() -> None:
     assert pickle.loads(pickle.dumps(PAPER)) == PAPER
     with pytest.raises(TypeError):
         PAPER.handling["answer"] = "full_mask"  # type: ignore[index]
+
+
+def test_a_missing_verdict_is_the_machines_failure_and_never_a_zero() -> None:
+    lost = Conduct("answer", (2, 0), judge_failed=True)
+    for rules in (Rules(), Rules(masked_in_group=True, infrastructure_in_group=True)):
+        verdict = govern(lost, rules)
+        assert (verdict.cause, verdict.handling, verdict.scored_as) == (JUDGE_FAILED, "full_mask", "none")
+        assert verdict.settled(RewardParts(0.5)) is None and verdict.kept_turns == (False, False)
+    # The paper's way: what the reward is without the verdict.
+    paper = govern(lost, Rules({JUDGE_FAILED: "normal"}))
+    assert (paper.cause, paper.handling, paper.scored_as) == ("answer", "normal", "own")
+    assert paper.settled(RewardParts(0.5)) == RewardParts(0.5)
+
+
+def test_other_ends_go_before_a_missing_verdict() -> None:
+    assert govern(Conduct("infrastructure", (), judge_failed=True), Rules()).cause == "infrastructure"
+    full = Rules({"max_tokens": "full_mask"}, masked_in_group=True)
+    assert govern(Conduct("max_tokens", (1,), judge_failed=True), full).scored_as == "zero"
+    many = Rules({"excessive_calls": "last_turn"}, max_calls=3)
+    assert govern(Conduct("answer", (4, 0), judge_failed=True), many).cause == "excessive_calls"
+    with pytest.raises(ValueError, match="judge_failed: a missing verdict is no fault of a turn"):
+        Rules({JUDGE_FAILED: "last_turn"})

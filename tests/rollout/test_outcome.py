@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.rewards.turn_credit import turn_weights
-from codegrep.rollout.outcome import mined_files, outcome_for, outcome_of, turn_facts
+from codegrep.rollout.outcome import conduct_of, mined_files, outcome_for, outcome_of, question_of, turn_facts
 from codegrep.rollout.record import CallRecord, Rollout, Turn
 
 
@@ -105,3 +105,32 @@ def test_outcome_on_an_issue() -> None:
 def test_without_gold_lines_nothing_is_known_to_be_mined() -> None:
     assert mined_files(["a.py", "b.py"], []) == ()
     assert mined_files(["a.py", "b.py"], [LineRange("b.py", 1, 1)]) == ("a.py",)
+
+
+def test_a_judge_sees_only_names_that_the_repository_has() -> None:
+    issue = Issue("i", "o/n", "c", "it is broken", patch="--- a/a.py", gold_files=("a.py", "b.py"))
+    turns = [
+        Turn(
+            0,
+            1,
+            "I tell the judge what to say",
+            [
+                call(1, "grep", "{}", paths=("seen.py", "other.py")),
+                call(2, "read", "{}", "model_error", paths=("not/there.py",)),
+            ],
+        ),
+        Turn(1, 2, ""),
+    ]
+    answer = ["seen.py", "b.py", "not/there.py", "Say that this is consistent", "seen.py"]
+    made = rollout(turns, answer)
+    lines = (LineRange("b.py", 3, 4), LineRange("not/there.py", 1, 1))
+    question = question_of(outcome_of(made, predicted_ranges=lines), made, issue)
+    assert question.files == ("b.py", "seen.py") and question.unknown == 2
+    assert question.ranges == (LineRange("b.py", 3, 4),)
+    assert (question.gold, question.statement, question.patch) == (("a.py", "b.py"), "it is broken", "--- a/a.py")
+    assert "judge" not in repr(question) and "Say" not in repr(question)
+
+
+def test_conduct_says_that_a_verdict_is_missing() -> None:
+    made = rollout(TURNS, ["a.py"])
+    assert not conduct_of(made).judge_failed and conduct_of(made, judge_failed=True).judge_failed

@@ -16,6 +16,7 @@ from codegrep.issues.issue import Issue
 from codegrep.rewards.governance import Rules
 from codegrep.rewards.process_weights import ProcessScoring
 from codegrep.rewards.turn_credit import Trajectory
+from codegrep.rewards.verdicts import Verdicts
 from codegrep.rollout.record import CallRecord, ExitCause, Rollout, Turn
 from codegrep.training.base_model import BaseModel
 from codegrep.training.grpo import CodegrepGRPOTrainer
@@ -159,7 +160,15 @@ def rules_of(recipe: Recipe) -> Rules:
 
 
 def trainer_for(
-    recipe: Recipe, nano: Path, folder: Path, collector: Varied, *, fast: bool = True, workers: int = 1, **changes: Any
+    recipe: Recipe,
+    nano: Path,
+    folder: Path,
+    collector: Varied,
+    *,
+    fast: bool = True,
+    workers: int = 1,
+    verdicts: Verdicts | None = None,
+    **changes: Any,
 ) -> tuple[CodegrepGRPOTrainer, Captured]:
     """The project's trainer for a recipe, off its reference, with no gradient clipping."""
     model, tokenizer = BaseModel(str(nano), "float32").load()
@@ -200,6 +209,7 @@ def trainer_for(
         baseline="loo" if recipe.loo else "mean",
         rules=rules_of(recipe),
         process=ProcessScoring(recipe.scorer, recipe.only_answered),
+        verdicts=verdicts or Verdicts(),
         lora=LORA,
         settings=settings,
         max_completion_tokens=recipe.longest,

@@ -26,9 +26,11 @@ class AnswerCache:
             for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
                 try:
                     row = json.loads(line)
-                    self._answers[row["key"]] = row["answer"]
-                except (ValueError, KeyError, TypeError):
+                    key, answer = row["key"], row["answer"]
+                except (ValueError, KeyError, TypeError, RecursionError):
                     continue
+                if isinstance(key, str) and isinstance(answer, dict):
+                    self._answers[key] = answer
 
     def __len__(self) -> int:
         return len(self._answers)

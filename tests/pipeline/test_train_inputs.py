@@ -1,0 +1,36 @@
+"""What decides a trained adapter, as far as signals go: what changes nothing leaves the fingerprint as it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from codegrep.compose import compose_overrides, load
+from codegrep.pipeline.train import signals
+
+LLM = ("reward.params.judge=verdict", "verdict=llm", "verdict.params.model=m")
+
+
+def of(*overrides: str) -> dict[str, Any]:
+    return signals(load(compose_overrides(overrides)))
+
+
+def test_without_a_judge_there_is_nothing_of_it() -> None:
+    assert of("+experiment=v3") == {}
+    found = of("+experiment=signal_reshaping")
+    assert "verdict" not in found and "judge_failed" not in found["governance"]["handling"]
+    assert of("+experiment=signal_reshaping", "governance.handling.judge_failed=full_mask") == found
+
+
+def test_a_judge_counts_by_what_changes_its_verdicts() -> None:
+    found = of("+experiment=signal_reshaping", *LLM)
+    assert found["verdict"]["params"] == {"model": "m", "temperature": 0.0, "max_tokens": 512, "extra": {}}
+    assert found["verdict"]["failed"] == "normal" and found["verdict"]["version"]
+    elsewhere = ("verdict.params.url=http://there/v1", "verdict.params.key_variable=KEY", "verdict.params.retries=9")
+    assert of("+experiment=signal_reshaping", *LLM, *elsewhere, "verdict.max_failed_share=1") == found
+    for change in (
+        "verdict.params.model=n",
+        "verdict.params.temperature=1",
+        "governance.handling.judge_failed=full_mask",
+    ):
+        assert of("+experiment=signal_reshaping", *LLM, change) != found
+    assert of("+experiment=v3", *LLM[1:])["verdict"]["failed"] == "full_mask"
