@@ -9,6 +9,7 @@ from pathlib import Path
 
 from codegrep.config import Config
 from codegrep.pipeline.artifact import Artifact, fingerprint, write_json
+from codegrep.rewards.governance import JUDGE_FAILED
 
 # What does not change a result is no part of a run's identity: the same command with other stages continues the run.
 NOT_IDENTITY = ("outputs", "stages", "cluster", "sandbox", "tracking", "sweep")
@@ -17,9 +18,14 @@ _FILE = "completed.json"
 
 def run_name(config: Config) -> str:
     """Name of the run's folder: label, seed, and eight hex digits of everything that decides its results."""
-    # An experiment without labels is the same whatever they would be.
-    without = NOT_IDENTITY if config.labels.enabled else (*NOT_IDENTITY, "labels", "judge")
-    digest = fingerprint({k: v for k, v in asdict(config).items() if k not in without})[:8]
+    decides = {key: value for key, value in asdict(config).items() if key not in NOT_IDENTITY}
+    # An experiment without labels, or without a judge of answers, is the same whatever they would be.
+    if not config.labels.enabled:
+        del decides["labels"], decides["judge"]
+    if not config.verdict.judge:
+        del decides["verdict"]
+        decides["governance"]["handling"].pop(JUDGE_FAILED, None)
+    digest = fingerprint(decides)[:8]
     return f"{config.name}-seed{config.seed}-{digest}"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from codegrep.compose import compose_overrides, load
+from codegrep.pipeline.completion import run_name
 from codegrep.pipeline.train import signals
 
 LLM = ("reward.params.judge=verdict", "verdict=llm", "verdict.params.model=m")
@@ -34,3 +35,12 @@ def test_a_judge_counts_by_what_changes_its_verdicts() -> None:
     ):
         assert of("+experiment=signal_reshaping", *LLM, change) != found
     assert of("+experiment=v3", *LLM[1:])["verdict"]["failed"] == "full_mask"
+
+
+def test_a_run_is_the_same_run_whatever_judge_is_not_asked() -> None:
+    def name(*overrides: str) -> str:
+        return run_name(load(compose_overrides(["+experiment=signal_reshaping", *overrides])))
+
+    assert name() == name("governance.handling.judge_failed=full_mask") == name("verdict.max_failed_share=1")
+    assert name(*LLM) != name(LLM[0]) != name()
+    assert name(*LLM, "governance.handling.judge_failed=full_mask") != name(*LLM)
