@@ -28,13 +28,19 @@ def replay(argv: list[str]) -> int:
     parser.add_argument("--group", choices=("step", "issue"), default="step", help="what is compared (default: step)")
     parser.add_argument("--issues", type=Path, help="issues.jsonl, for gold lines; default: found beside the rollouts")
     parser.add_argument("--verdicts", type=Path, help="JSONL of a judge's verdicts: rollout_id, verdict")
+    parser.add_argument(
+        "--judge",
+        metavar="OVERRIDES",
+        help='ask for verdicts that are missing: "verdict=llm verdict.params.model=NAME"; what training has asked the '
+        "same judge costs nothing",
+    )
     parser.add_argument("--html", type=Path, help="write the report as one HTML file")
     parser.add_argument("--json", type=Path, help="write the numbers as JSON")
     parser.add_argument("--mlflow", metavar="URI", help="log an MLflow run there: a tracking URI, or an outputs folder")
     parser.add_argument("--name", default="replay", help="of the MLflow run")
     arguments = parser.parse_args(argv)
 
-    from codegrep.lab.designs import SHIPPED, load_designs
+    from codegrep.lab.designs import SHIPPED, load_designs, load_judge
     from codegrep.lab.page import replay_page
     from codegrep.lab.replay import read_issues, read_verdicts
     from codegrep.lab.replay import replay as judge_again
@@ -44,7 +50,9 @@ def replay(argv: list[str]) -> int:
     designs = load_designs(arguments.design or SHIPPED, arguments.config_dir)
     issues = read_issues(arguments.issues) if arguments.issues else None
     verdicts = read_verdicts(arguments.verdicts) if arguments.verdicts else None
+    open_judge = load_judge(arguments.judge, arguments.config_dir) if arguments.judge else None
     with _progress() as progress:
+        asking = progress.add_task("asking", total=None, visible=open_judge is not None)
         reading = progress.add_task("reading", total=None)
         scoring = progress.add_task("judging", total=None)
         done = judge_again(
@@ -52,7 +60,9 @@ def replay(argv: list[str]) -> int:
             designs,
             issues=issues,
             verdicts=verdicts,
+            open_judge=open_judge,
             group_by=arguments.group,
+            on_asked=lambda rows: progress.advance(asking, rows),
             on_read=lambda rows: progress.advance(reading, rows),
             on_scored=lambda rows: progress.advance(scoring, rows),
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
@@ -12,15 +13,16 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from codegrep.compose import CONF, explain
-from codegrep.config import AdvantageConfig, FunctionConfig, GovernanceConfig
+from codegrep.compose import CONF, compose_overrides, explain
+from codegrep.config import AdvantageConfig, FunctionConfig, GovernanceConfig, VerdictConfig
 from codegrep.errors import ConfigError
 from codegrep.rewards.advantage import Baseline, Scale
 from codegrep.rewards.governance import Rules
 from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rewards.needs import Need, needs
 from codegrep.rewards.outcome import AdvantageFactor, RewardDesign
-from codegrep.rewards.signals import load_governance
+from codegrep.rewards.signals import load_governance, load_verdicts
+from codegrep.rewards.verdicts import Verdicts
 
 # The designs of the papers, as the documentation shows them side by side.
 SHIPPED = (
@@ -79,6 +81,33 @@ def load_designs(specs: Sequence[str], config_dir: Path | None = None) -> list[D
                 raise ConfigError(f"two designs are called {design.name}", 'Give one a label: "label: reward=…"')
             designs.append(design)
     return designs
+
+
+def load_judge(overrides: str, config_dir: Path | None = None) -> Callable[[Path | None], Verdicts]:
+    """A judge of answers by overrides of the configuration ("verdict=llm verdict.params.model=NAME"), for replays.
+
+    Args:
+        config_dir: see `load_designs`.
+
+    Raises:
+        ConfigError: no such key or class, a value that is missing, or overrides that name no judge.
+    """
+    words = overrides.split()
+    if config_dir is not None:
+        words.append(f"hydra.searchpath=[file://{config_dir.absolute()}]")
+    node = compose_overrides(words).verdict
+    missing = sorted(OmegaConf.missing_keys(node))
+    if missing:
+        raise ConfigError(
+            f"verdict.{missing[0]} is not set", f'Give it with --judge "verdict=… verdict.{missing[0]}=…"'
+        )
+    try:
+        config = VerdictConfig(**_plain(node))
+    except TypeError as error:
+        raise explain(error) from None
+    if load_verdicts(config).judge is None:
+        raise ConfigError(f"--judge {overrides!r} names no judge", 'Give "verdict=llm verdict.params.model=NAME"')
+    return functools.partial(load_verdicts, config)
 
 
 def _load(spec: str, config_dir: Path | None) -> Design:

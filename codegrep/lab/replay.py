@@ -15,6 +15,7 @@ from codegrep.lab.designs import Design
 from codegrep.lab.measures import Agreement, DesignMeasures, agreements, measure, properties
 from codegrep.lab.rescored import Rescored, rescore
 from codegrep.lab.stored import GroupBy, Stored, read_stored, rollout_folders
+from codegrep.lab.verdicts import OpenJudge, ask
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,9 @@ def replay(
     *,
     issues: Mapping[str, Issue] | None = None,
     verdicts: Mapping[str, bool] | None = None,
+    open_judge: OpenJudge | None = None,
     group_by: GroupBy = "step",
+    on_asked: Callable[[int], object] = lambda rows: None,
     on_read: Callable[[int], object] = lambda rows: None,
     on_scored: Callable[[int], object] = lambda rows: None,
 ) -> Replay:
@@ -60,8 +63,9 @@ def replay(
     Args:
         issues: for gold lines and entities; None looks for what the runs have left beside their rollouts.
         verdicts: of a judge, by rollout id.
+        open_judge: a judge that is asked for the verdicts that are wanted and not known; None asks nobody.
         group_by: see `read_stored`.
-        on_read, on_scored: told of rows as they are read, and as they are scored under one design.
+        on_asked, on_read, on_scored: told of rows as they are judged, read, and scored under one design.
 
     Raises:
         DataError: there are no rollouts.
@@ -69,8 +73,15 @@ def replay(
     folders = rollout_folders(places)
     wanted = frozenset[str]().union(*(design.needs for design in designs))
     known = issues if issues is not None else (find_issues(folders) if wanted else {})
+    asked = ask(folders, designs, open_judge, known, verdicts or {}, on_asked) if open_judge is not None else None
     stored = read_stored(
-        folders, known, verdicts, group_by=group_by, with_answers=bool(wanted - {"verdict"}), advance=on_read
+        folders,
+        known,
+        verdicts,
+        asked=asked.by_folder if asked else (),
+        group_by=group_by,
+        with_answers=bool(wanted - {"verdict"}),
+        advance=on_read,
     )
     rescored = tuple(rescore(stored, design, on_scored) for design in designs)
     of_rollouts = properties(stored)
@@ -79,7 +90,7 @@ def replay(
         rescored,
         tuple(measure(stored, one, of_rollouts) for one in rescored),
         tuple(agreements(stored, rescored)),
-        tuple(_notes(stored, designs, rescored, wanted)),
+        (*(asked.notes() if asked else ()), *_notes(stored, designs, rescored, wanted)),
     )
 
 
@@ -161,7 +172,7 @@ def _notes(
         notes.append(f"classes and functions are not known for {total - known} of {total} rollouts ({users})")
     judged = sum(1 for outcome in stored.outcomes if outcome.verdict is not None)
     if "verdict" in wanted and judged < total:
-        notes.append(f"{total - judged} of {total} rollouts have no verdict of a judge (--verdicts)")
+        notes.append(f"{total - judged} of {total} rollouts have no verdict of a judge (--verdicts, --judge)")
     notes += [
         f"{one.design.name} failed on {one.failed} rollouts, first: {one.first_failure}"
         for one in rescored

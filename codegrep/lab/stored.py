@@ -91,6 +91,7 @@ def read_stored(
     issues: Mapping[str, Issue] | None = None,
     verdicts: Mapping[str, bool] | None = None,
     *,
+    asked: Sequence[Mapping[str, bool]] = (),
     group_by: GroupBy = "step",
     with_answers: bool = True,
     advance: Callable[[int], object] = lambda rows: None,
@@ -103,7 +104,7 @@ def read_stored(
     Args:
         folders: see `rollout_folders`. Rollouts of different folders are never in one group.
         issues: by instance id, for gold lines and entities, which are not part of a rollout.
-        verdicts: of a judge, by rollout id.
+        verdicts: of a judge, by rollout id. asked: more of them, one mapping for each folder.
         group_by: "step": one issue's rollouts of one training step, the groups that GRPO compared; "issue": all of an
             issue's rollouts in a folder.
         with_answers: read line ranges and entities too, from the text of the last turns.
@@ -116,8 +117,9 @@ def read_stored(
     known, judged = issues or {}, verdicts or {}
     rows: dict[tuple[int, str], _Row] = {}
     for number, folder in enumerate(folders):
+        said = {**asked[number], **judged} if asked else judged
         for table in _tables(folder, left_out, with_answers):
-            for row in _rows(table, known, judged, with_answers):
+            for row in _rows(table, known, said, with_answers):
                 key = (number, row.rollout_id)
                 if rows.pop(key, None) is not None:  # taken out, so that the later one also stands later
                     left_out["sampled again later"] += 1

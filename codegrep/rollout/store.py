@@ -140,7 +140,7 @@ def read_rollouts(folder: Path) -> list[Rollout]:
     Raises:
         DataError: a part is damaged, or was written by a version that this one does not know.
     """
-    return [rollout for part in sorted(folder.glob("part-*.parquet")) for rollout in _read_part(part)]
+    return [rollout for part in sorted(folder.glob("part-*.parquet")) for rollout in read_part(part)]
 
 
 def read_columns(part: Path, columns: Sequence[str] | None = None) -> pa.Table:
@@ -165,7 +165,12 @@ def read_columns(part: Path, columns: Sequence[str] | None = None) -> pa.Table:
     )
 
 
-def _read_part(part: Path) -> list[Rollout]:
+def read_part(part: Path) -> list[Rollout]:
+    """Every rollout of one part.
+
+    Raises:
+        DataError: as `read_rollouts`.
+    """
     return [_rollout(row) for row in read_columns(part).to_pylist()]
 
 
