@@ -7,7 +7,6 @@ remaining question. Answers can be kept in a folder, so that nothing is paid for
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
 import os
@@ -164,6 +163,8 @@ class ChatClient:
 
     def ask_each(self, questions: Sequence[tuple[Prompt, Read]]) -> list[Answer]:
         """As `ask`, each prompt with a reader of its own (one for equal prompts)."""
+        import asyncio  # here and below: commands that only check a configuration do without it
+
         return asyncio.run(self._ask(questions))
 
     async def _ask(self, questions: Sequence[tuple[Prompt, Read]]) -> list[Answer]:
@@ -171,6 +172,8 @@ class ChatClient:
         answers = {prompt: self._kept(prompt) for prompt in reads}
         todo = [prompt for prompt, kept in answers.items() if kept is None]
         if todo:
+            import asyncio
+
             import aiohttp
 
             limit = aiohttp.ClientTimeout(total=endpoint.timeout)
@@ -203,6 +206,8 @@ class ChatClient:
         return Answer(dict(kept), cached=True)
 
     async def _answer(self, prompt: Prompt, read: Read, post: _Post) -> Answer:
+        import asyncio
+
         endpoint, key = self._endpoint, self._key(prompt)
         if endpoint.give_up_after and self._in_a_row >= endpoint.give_up_after:
             return Answer(None, f"not asked: {self._in_a_row} questions in a row had no answer")
