@@ -161,6 +161,12 @@ def check(config: Config) -> None:
         f"train.grpo.denominator=in_loss does not go with loss_type={grpo.loss_type}, which divides by tokens",
         "Use denominator=all",
     )
+    need(grpo.refill_rounds >= 0, "train.grpo.refill_rounds is negative", "0 leaves a step with dropped groups smaller")
+    need(
+        not grpo.refill_rounds or grpo.dead_groups == "drop",
+        "train.grpo.refill_rounds does nothing without dropped groups",
+        "Set train.grpo.dead_groups=drop, or refill_rounds=0",
+    )
     need(
         grpo.sampling_correction == "none" or grpo.temperature == 1.0,
         "train.grpo.sampling_correction compares log-probabilities at temperature 1",

@@ -502,6 +502,8 @@ class GRPOSettings:
         mask_truncated: completions whose last token is no end of text are masked (TRL); for causes see governance.
         denominator: "all" rollouts, or those "in_loss"; of the loss types that divide by rollouts (grpo, dr_grpo).
         dead_groups: groups without two different rewards: "keep" (advantage 0, KL acts) or "drop" (out of the loss).
+        refill_rounds: how often groups that are dropped are replaced by groups of other issues in a step; 0 leaves the
+            step smaller.
         sampling_correction: "none", or "sequence": advantages times the ratio of trainer to sampler over a rollout.
         sampling_low, sampling_high: rollouts with a ratio outside lose their policy term; None is no limit.
         updates_per_batch: inner updates a batch of rollouts (not stated; 1).
@@ -532,6 +534,7 @@ class GRPOSettings:
     mask_truncated: bool
     denominator: str
     dead_groups: str
+    refill_rounds: int
     sampling_correction: str
     sampling_low: float
     sampling_high: float | None

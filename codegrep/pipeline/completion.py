@@ -25,6 +25,8 @@ def run_name(config: Config) -> str:
     if not config.verdict.judge:
         del decides["verdict"]
         decides["governance"]["handling"].pop(JUDGE_FAILED, None)
+    if not config.train.grpo.refill_rounds:
+        del decides["train"]["grpo"]["refill_rounds"]
     digest = fingerprint(decides)[:8]
     return f"{config.name}-seed{config.seed}-{digest}"
 

@@ -61,6 +61,7 @@ _NEUTRAL = {
     "mask_truncated": False,
     "denominator": "all",
     "dead_groups": "keep",
+    "refill_rounds": 0,
     "sampling_correction": "none",
     "sampling_low": 0.0,
     "sampling_high": None,

@@ -63,6 +63,10 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("judge/tokens", "tokens", "tokens of the judge's questions and answers, as its server counts, in the step"),
     Metric("judge/seconds", "s", "wall time of asking the judge in the step, mean over training workers"),
     Metric("group/scored", "rollouts", "rollouts of a group that have a reward, mean"),
+    Metric(
+        "group/drawn", "groups", "groups that were sampled in the step, those in the place of dropped ones included"
+    ),
+    Metric("group/refilled", "groups", "dropped groups whose place a living group of another issue took, in the step"),
     Metric("group/reward_range", "reward", "largest minus smallest reward of a group, mean"),
     Metric("group/dead_rate", "1", "share of groups without two different rewards: no signal", "frac_reward_zero_std"),
     Metric("group/reward_std", "reward", "standard deviation within a group, averaged over the step's groups"),

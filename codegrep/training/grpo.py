@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -33,6 +34,7 @@ from codegrep.training.grpo_setup import grpo_arguments, schedule, training_rows
 from codegrep.training.lora import lora_config
 from codegrep.training.lora_linear import use_fused_lora
 from codegrep.training.loss_terms import Denominator, SequenceCorrection, aggregate, kl_k2, kl_k3
+from codegrep.training.refill import Refill
 from codegrep.training.settlement import DeadGroups, Settled, Settlement
 from codegrep.training.signal_metrics import judge_sums, settlement_sums
 from codegrep.training.step_metrics import Sums, add_up, largest, rollout_sums
@@ -110,6 +112,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         self._factor, self._baseline = factor, baseline
         self._settlement = Settlement(reward, rules, process, cast(DeadGroups, settings.dead_groups), verdicts)
         self._settled: list[Settled] = []
+        self._phases: Counter[str] = Counter()
         self._loss = settings
         self._max_completion_tokens = max_completion_tokens
         self._sums: list[Sums] = []
@@ -117,6 +120,15 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         arguments = grpo_arguments(settings, output_dir, seed, workers, max_completion_tokens, use_cpu)
         arguments.gradient_checkpointing = gradient_checkpointing
         rows = schedule([issue.instance_id for issue in issues], settings, seed)
+        self._refills = Refill(
+            ids=list(self._issues),
+            batches=rows,
+            size=settings.prompts_per_step,
+            rounds=settings.refill_rounds if settings.dead_groups == "drop" else 0,
+            seed=seed,
+            gather=lambda number: gather_object([number]),
+            rank=lambda: self.accelerator.process_index,
+        )
         super().__init__(
             model=model,
             reward_funcs=[self.reward],
@@ -147,18 +159,46 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
             raise InfrastructureError(
                 "TRL no longer repeats each prompt num_generations times", "Use the pinned version of trl"
             )
-        start = time.perf_counter()
+        self._phases = Counter()
+        self._settled = self._collected_and_settled(ids)
+        self._refill(len(ids))
+        self._sums.append({name: (seconds, 1.0) for name, seconds in self._phases.items()})
+        settled = self._settled
+        return training_rows([one.rollout for one in settled], [one.mask for one in settled], self._end)
+
+    def _collected_and_settled(self, ids: Sequence[str]) -> list[Settled]:
+        """Groups of these issues. Everything but the advantage is decided here: what is masked has to be known before
+        TRL counts tokens.
+        """
+        size, start = self._group_size, time.perf_counter()
         rollouts = self._collect([self._issues[instance_id] for instance_id in ids], size, self.state.global_step)
-        self._check(rollouts, prompts)
-        seconds = time.perf_counter() - start
-        start = time.perf_counter()
-        # Everything but the advantage is decided here: what is masked has to be known before TRL counts tokens.
+        self._check(rollouts, [instance_id for instance_id in ids for _ in range(size)])
+        collected = time.perf_counter()
         judged = self._settlement.judge(rollouts, self._issues, outcome_for)
-        self._settled = self._settlement.settle(rollouts, self._issues, outcome_for, size, judged)
-        self._sums.append(_phase_seconds(rollouts, seconds, time.perf_counter() - start))
+        settled = self._settlement.settle(rollouts, self._issues, outcome_for, size, judged)
+        self._phases.update(_phase_seconds(rollouts, collected - start, time.perf_counter() - collected))
         if self._settlement.verdicts.judge is not None:
+            self._phases["judge/seconds"] += judged.seconds
             self._sums.append(judge_sums(judged))
-        return training_rows(rollouts, [settled.mask for settled in self._settled], self._end)
+        return settled
+
+    def _refill(self, groups: int) -> None:
+        """Give the places of dropped groups to other issues, as far as train.grpo.refill_rounds goes."""
+        size, drawn, filled = self._group_size, groups, 0
+
+        def dead() -> list[int]:
+            starts = range(0, groups * size, size)
+            return [start for start in starts if not any(one.alive for one in self._settled[start : start + size])]
+
+        batch = self.state.global_step // self._loss.updates_per_batch
+        for ids in self._refills.draw(batch, lambda: len(dead())):
+            places, fresh = dead(), self._collected_and_settled(ids)
+            drawn += len(ids)
+            for number, place in enumerate(places[: len(ids)]):
+                group = fresh[number * size : (number + 1) * size]
+                filled += any(one.alive for one in group)
+                self._settled[place : place + size] = group
+        self._sums.append({"group/drawn": (float(drawn), 0.0), "group/refilled": (float(filled), 0.0)})
 
     def _check(self, rollouts: Sequence[Rollout], prompts: Sequence[str]) -> None:
         if [rollout.instance_id for rollout in rollouts] != list(prompts):
@@ -305,14 +345,14 @@ def check_gap(metrics: Mapping[str, float], sync: SyncConfig) -> None:
             )
 
 
-def _phase_seconds(rollouts: Sequence[Rollout], wall: float, settlement: float) -> Sums:
+def _phase_seconds(rollouts: Sequence[Rollout], wall: float, settlement: float) -> dict[str, float]:
     """Wall time of collecting, divided as the turns' own clocks say: rollouts overlap, so their sums exceed it."""
     generation = sum(turn.seconds_generation for rollout in rollouts for turn in rollout.turns)
     tools = sum(turn.seconds_tools for rollout in rollouts for turn in rollout.turns)
     share = tools / (generation + tools) if generation + tools else 0.0
     return {
-        "seconds/rollouts": (wall, 1.0),
-        "seconds/generation": (wall * (1 - share), 1.0),
-        "seconds/tools": (wall * share, 1.0),
-        "seconds/settlement": (settlement, 1.0),
+        "seconds/rollouts": wall,
+        "seconds/generation": wall * (1 - share),
+        "seconds/tools": wall * share,
+        "seconds/settlement": settlement,
     }

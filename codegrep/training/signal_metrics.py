@@ -34,7 +34,6 @@ def settlement_sums(settled: Sequence[Settled], advantages: Sequence[float], flo
 def judge_sums(judged: Judged) -> Sums:
     """What asking about one worker's rollouts of a step took and gave."""
     tally = Tally()
-    tally.mean("judge/seconds", judged.seconds)
     asked, failed = judged.asked, judged.failed
     tally.total("judge/rollouts", len(asked))
     tally.total("judge/requests", judged.requests)

@@ -76,7 +76,7 @@ def test_zero_half_and_one_from_a_judge(serve: Any) -> None:
         sum(1 for one in settled if one.reward and one.reward.total == 1.0) / asked
     )
     assert (numbers["judge/failed"], numbers["judge/failed_share"]) == (0, 0)
-    assert numbers["judge/tokens"] == 12 * len(server.seen) and numbers["judge/seconds"] > 0
+    assert numbers["judge/tokens"] == 12 * len(server.seen)
 
 
 def test_what_governance_masks_is_not_judged(serve: Any) -> None:
