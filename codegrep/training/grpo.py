@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
@@ -112,7 +112,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         self._factor, self._baseline = factor, baseline
         self._settlement = Settlement(reward, rules, process, cast(DeadGroups, settings.dead_groups), verdicts)
         self._settled: list[Settled] = []
-        self._phases: Counter[str] = Counter()
+        self._phases: defaultdict[str, float] = defaultdict(float)
         self._loss = settings
         self._max_completion_tokens = max_completion_tokens
         self._sums: list[Sums] = []
@@ -159,7 +159,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
             raise InfrastructureError(
                 "TRL no longer repeats each prompt num_generations times", "Use the pinned version of trl"
             )
-        self._phases = Counter()
+        self._phases.clear()
         self._settled = self._collected_and_settled(ids)
         self._refill(len(ids))
         self._sums.append({name: (seconds, 1.0) for name, seconds in self._phases.items()})
@@ -176,7 +176,8 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         collected = time.perf_counter()
         judged = self._settlement.judge(rollouts, self._issues, outcome_for)
         settled = self._settlement.settle(rollouts, self._issues, outcome_for, size, judged)
-        self._phases.update(_phase_seconds(rollouts, collected - start, time.perf_counter() - collected))
+        for name, seconds in _phase_seconds(rollouts, collected - start, time.perf_counter() - collected).items():
+            self._phases[name] += seconds
         if self._settlement.verdicts.judge is not None:
             self._phases["judge/seconds"] += judged.seconds
             self._sums.append(judge_sums(judged))
