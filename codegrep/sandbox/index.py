@@ -243,7 +243,8 @@ def _signature(file: Path) -> tuple[np.ndarray, bool]:
     numbers = np.frombuffer(content.lower(), np.uint8).astype(np.uint16)
     flags = np.zeros(_BITS, np.uint8)
     if len(numbers) > 2:
-        flags[_hashed(numbers[:-2], numbers[1:-1], numbers[2:])] = 1
+        # As intp, the type that NumPy indexes with: two thirds of the time.
+        flags[_hashed(numbers[:-2], numbers[1:-1], numbers[2:]).astype(np.intp)] = 1
     return np.packbits(flags, bitorder="little"), binary
 
 

@@ -20,6 +20,9 @@ _MOST = 64
 _NO_LITERAL = frozenset("dDwWsSbBAz")
 _REPEAT = re.compile(r"\{(\d{1,4})(,\d{0,4})?\}")
 _CLASS = re.compile(r"\[\^?\]?(?:[^\[\]\\&~-]|\\.|-(?!-)|&(?!&)|~(?!~))*\]")
+_SPECIAL = frozenset("\\.^$*+?{}[]()|")
+# What every version of the syntax takes behind a backslash; newer ones take all ASCII punctuation.
+_META = _SPECIAL | frozenset("#&-~")
 _ESCAPABLE = frozenset(r"""\.+*?()|[]{}^$#&-~/"'!%,:;=@`_ """) - {"_", " "}
 
 
@@ -42,6 +45,29 @@ def required_literals(pattern: str, ignore_case: bool) -> Required:
         return found
     except (_NotUnderstood, RecursionError):
         return ANYTHING
+
+
+def whole_literals(pattern: str, ignore_case: bool) -> tuple[bytes, ...] | None:
+    """The texts, in UTF-8, of which a line has to hold one to match, where the pattern is nothing more than that.
+
+    `foo` and `foo\\(|bar` are such patterns. None for every other one, for letters outside ASCII when case is ignored,
+    and for U+FFFD, which stands for bytes that are no text.
+    """
+    found = [""]
+    at = 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\" and pattern[at + 1 : at + 2] in _META:
+            at += 1
+            found[-1] += pattern[at]
+        elif char == "|":
+            found.append("")
+        elif char in _SPECIAL or char == "\ufffd" or (ignore_case and not char.isascii()):
+            return None
+        else:
+            found[-1] += char
+        at += 1
+    return tuple(text.encode("utf-8") for text in dict.fromkeys(found)) if all(found) and len(found) <= _MOST else None
 
 
 class _Reader:

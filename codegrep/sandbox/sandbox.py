@@ -25,6 +25,8 @@ from codegrep.sandbox.worktrees import Lease, Worktrees
 
 # Trees that are made at the same time; each waits for git, mostly.
 _ADDING_THREADS = 4
+# Seconds from one turn of a prompt's rollouts to the next, mostly less.
+_LINGER = 2.0
 
 
 class Sandbox:
@@ -75,6 +77,7 @@ class Sandbox:
             sandbox.min_free_gib,
             sandbox.max_worktrees,
             max_disk_gib=sandbox.max_disk_gib,
+            linger=_LINGER,
         )
         worktrees.repair()
         index = ContentIndex(int(sandbox.index_mib * 2**20)) if sandbox.index_mib > 0 else None

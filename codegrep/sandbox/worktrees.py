@@ -8,9 +8,10 @@ from __future__ import annotations
 import errno
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 
@@ -19,6 +20,7 @@ from codegrep.sandbox.budget import Budget
 from codegrep.sandbox.checkout import Checkouts, Donor
 from codegrep.sandbox.git import GitError
 from codegrep.sandbox.ledger import Entry, Ledger
+from codegrep.sandbox.lingering import Held, Lingering
 from codegrep.sandbox.locks import FileLock
 from codegrep.sandbox.registrations import drop_stale_locks, unregister
 from codegrep.sandbox.repositories import BareClone, Repositories, folder_name, require_full_hash
@@ -37,13 +39,13 @@ class Lease:
     commit: str
     path: Path
     bare: Path
-    _file: Path | None
+    _end: Callable[[], None] | None
 
     def release(self) -> None:
         """Ends the lease; a second call does nothing."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.unlink(missing_ok=True)
+        end, self._end = self._end, None
+        if end is not None:
+            end()
 
     def __enter__(self) -> Lease:
         return self
@@ -84,6 +86,8 @@ class Worktrees:
         min_free_gib, max_worktrees, max_disk_gib: see Budget.
         checkout_timeout: seconds.
         share: link files that are the same in another tree of the repository.
+        linger: seconds for which a lease that was released is kept for the next one, which then costs no look at the
+            disk. The budget of this object takes such a tree all the same, another process's once they have passed.
     """
 
     def __init__(
@@ -95,6 +99,7 @@ class Worktrees:
         checkout_timeout: float = 600.0,
         max_disk_gib: float = 0.0,
         share: bool = True,
+        linger: float = 0.0,
     ) -> None:
         root = root.expanduser().absolute()
         root.mkdir(parents=True, exist_ok=True)
@@ -106,6 +111,7 @@ class Worktrees:
         self._ledger = Ledger(self.root)
         self._checkouts = Checkouts(self.root, checkout_timeout)
         self._budget = Budget(self._ledger, min_free_gib, max_worktrees, max_disk_gib)
+        self._lingering = Lingering(self._ledger, linger)
         # When the commit of each entry was made, of this repository's entries only; -1 where nobody can borrow.
         self._committed: dict[str, int] = {}
 
@@ -141,6 +147,8 @@ class Worktrees:
 
         No git process runs.
         """
+        if (again := self._lingering.again(repo, commit)) is not None:
+            return self._lent(again)
         for name in _names(repo, commit):
             entry = self._ledger.entry(name)
             if entry is None:
@@ -184,13 +192,17 @@ class Worktrees:
 
     def close(self) -> None:
         """Ends all leases of this object."""
+        self._lingering.close()
         self._ledger.close()
 
     def _leased(self, entry: Entry) -> Lease:
-        file = self._ledger.add_lease(entry.name)
-        self._ledger.touch(entry.name)
+        return self._lent(self._lingering.begin(entry))
+
+    def _lent(self, held: Held) -> Lease:
         self.counts.leases += 1
-        return Lease(entry.repo, entry.commit, self._ledger.tree(entry.name), Path(entry.bare), file)
+        entry = held.entry
+        tree = self._ledger.tree(entry.name)
+        return Lease(entry.repo, entry.commit, tree, Path(entry.bare), partial(self._lingering.end, held))
 
     def _is_whole(self, name: str) -> bool:
         return self._ledger.is_complete(name) and (self._ledger.tree(name) / ".git").exists()
@@ -260,6 +272,7 @@ class Worktrees:
             return False
         try:
             entry = self._ledger.entry(name)
+            self._lingering.forget(name)
             if entry is None or self._ledger.leases(name) > 0:
                 return False
             self._take_down(entry)

@@ -59,11 +59,28 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Turn:
-    """The calls of one turn of one rollout."""
+    """The calls of one turn of one rollout. rollout: equal for the turns of one rollout, which come one by one."""
 
     repo: str
     commit: str
     calls: tuple[ToolCall, ...]
+    rollout: object = None
+
+
+@dataclass
+class Recorded:
+    """Recorded rollouts as steps.
+
+    Attributes:
+        steps: of each the turns, in the order of prompts, rollouts and turns.
+        groups: of each how many prompts it holds.
+        missing: rollouts whose repository was not found.
+    """
+
+    locations: dict[str, At]
+    steps: list[list[Turn]] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+    missing: int = 0
 
 
 def from_issues(issues: Path, repositories: Path, most: int, seed: int = 0) -> Material:
@@ -139,12 +156,12 @@ def step_of(material: Material, prompts: int, seed: int = 0) -> list[Turn]:
         terms = search_terms(prompt.statement)[:60] or search_terms("configuration default value parser module")
         weights = list(accumulate((rank + 1) ** -_ZIPF for rank in range(len(terms))))
         files = [*prompt.gold, "setup.py", "README.md"]
-        for _ in range(GROUP * TURNS):
+        for turn in range(GROUP * TURNS):
             calls = []
             for _ in range(CALLS):
                 term = rng.choices(terms, cum_weights=weights)[0]
                 calls.append(_call(rng, term.text, term.kind == "word", rng.choice(files)))
-            turns.append(Turn(prompt.repo, prompt.commit, tuple(calls)))
+            turns.append(Turn(prompt.repo, prompt.commit, tuple(calls), (number, turn // TURNS)))
     return turns
 
 
@@ -159,23 +176,44 @@ def located(repos: set[str], folder: Path) -> dict[str, At]:
     return found
 
 
-def recorded(folders: Sequence[Path], repositories: Path, most: int) -> tuple[list[Turn], dict[str, At]]:
-    """The turns of recorded rollouts (Parquet, as codegrep.rollout.store writes them), oldest first, as asked."""
+def recorded(folders: Sequence[Path], repositories: Path, prompts: int) -> Recorded:
+    """Recorded rollouts (Parquet, as codegrep.rollout.store writes them) as steps of at most so many prompts.
+
+    Nothing is repeated: a group is what one step of one run recorded for a prompt, a rollout that several stages or a
+    resumed run hold counts once, and a prompt that was sampled in several runs is in several steps, so that no step has
+    more rollouts of a prompt than were sampled together.
+    """
     import pyarrow.parquet
 
-    turns: list[Turn] = []
-    locations: dict[str, At] = {}
-    calls = 0
+    found = Recorded({})
+    seen: set[object] = set()
+    groups: dict[tuple[str, ...], list[Turn]] = {}
     for part in sorted((p for folder in folders for p in folder.rglob("*.parquet")), key=lambda p: p.name):
-        columns = ["repo", "base_commit", "turns"]
+        columns = ["rollout_id", "instance_id", "repo", "base_commit", "step", "turns"]
         for row in pyarrow.parquet.read_table(part, columns=columns).to_pylist():
+            if row["rollout_id"] in seen:
+                continue
+            seen.add(row["rollout_id"])
+            if row["repo"] not in found.locations:
+                found.locations |= located({row["repo"]}, repositories)
+            if row["repo"] not in found.locations:
+                found.missing += 1
+                continue
+            turns = groups.setdefault((row["instance_id"], part.parent.parent.name, str(row["step"])), [])
             for turn in row["turns"]:
-                asked = [ToolCall(c["name"], json.loads(c["arguments"])) for c in turn["calls"] if c["name"]]
-                locations |= {} if row["repo"] in locations else located({row["repo"]}, repositories)
-                if asked and row["repo"] in locations and calls < most:
-                    turns.append(Turn(row["repo"], row["base_commit"], tuple(asked[:CALLS])))
-                    calls += len(turns[-1].calls)
-    return turns, locations
+                asked = tuple(ToolCall(c["name"], json.loads(c["arguments"])) for c in turn["calls"] if c["name"])
+                if asked:
+                    turns.append(Turn(row["repo"], row["base_commit"], asked[:CALLS], row["rollout_id"]))
+    inside: list[set[str]] = []
+    for (prompt, *_), turns in groups.items():
+        number = next((n for n, has in enumerate(inside) if prompt not in has and len(has) < prompts), len(inside))
+        if number == len(inside):
+            inside.append(set())
+            found.steps.append([])
+        inside[number].add(prompt)
+        found.steps[number] += turns
+    found.groups = [len(has) for has in inside]
+    return found
 
 
 def _call(rng: random.Random, text: str, is_word: bool, file: str) -> ToolCall:

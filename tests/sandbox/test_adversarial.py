@@ -20,7 +20,7 @@ from codegrep.config import SandboxConfig
 from codegrep.protocol.calls import ToolCall, ToolResult, ToolStatus
 from codegrep.sandbox import Sandbox
 from tests.sandbox.corpus import GLOBS, ODD, PATHS, PATTERNS
-from tests.sandbox.trees import Made, make_repository, tool_limits
+from tests.sandbox.trees import Made, assert_no_leases, make_repository, tool_limits
 
 pytestmark = pytest.mark.slow
 SETTINGS = SandboxConfig(clone_timeout=60, min_free_gib=0, actors=1, max_worktrees=0)
@@ -191,7 +191,7 @@ def test_random_calls(arena: Arena, calls: list[ToolCall]) -> None:
 
 
 def test_nothing_is_left_behind(arena: Arena) -> None:
-    assert not list((arena.box.worktrees.root / ".ledger").glob("*/leases/*"))
+    assert_no_leases(arena.box.worktrees.root)
     assert arena.orphans() == []
     assert not Path("/tmp/pwned").exists()
     assert arena.counted.get("infrastructure", 0) < 50

@@ -129,7 +129,7 @@ def test_output_beyond_the_limit_is_counted_first_and_the_answer_is_the_same(
     for i in range(30):
         tree.write(f"big/f{i:03}.py", b"a line of a broad file\ndef broad():\n" * 100)
     whole = grep(tree, None, {"pattern": "broad"})
-    monkeypatch.setattr("codegrep.sandbox.tools.grep._MAX_OUTPUT", 4096)
+    monkeypatch.setattr("codegrep.sandbox.tools.grep.MAX_OUTPUT", 4096)
     assert grep(tree, None, {"pattern": "broad"}) == whole
     assert whole.text.startswith("[first 50 of 6000 matching lines in 30 files]")
     assert whole.files[0] == FileMatches("big/f000.py", 200, 2, "def broad():")

@@ -24,7 +24,7 @@ from codegrep.protocol.schemas import schemas_of
 from codegrep.sandbox import Outcome, Sandbox, Toolbox
 from codegrep.sandbox.cache import ResultCache
 from tests.sandbox.probes import Meet
-from tests.sandbox.trees import Made, make_repository, tool_limits
+from tests.sandbox.trees import Made, assert_no_leases, make_repository, tool_limits
 
 PROBES = "tests.sandbox.probes"
 SETTINGS = SandboxConfig(clone_timeout=60, min_free_gib=0, actors=1, max_worktrees=0)
@@ -171,8 +171,7 @@ def test_cancelling_a_turn_ends_its_calls_but_not_those_that_others_wait_for(tmp
         return await lives
 
     assert [r.text for r in asyncio.run(main())] == ["2 met 4", "3 met 4"]
-    ledger = tmp_path / "trees" / ".ledger"
-    assert not list(ledger.glob("*/leases/*"))
+    assert_no_leases(tmp_path / "trees")
 
 
 def test_cancelling_while_the_tree_is_made_leaves_no_lease(tmp_path: Path, many: Made) -> None:
@@ -188,7 +187,7 @@ def test_cancelling_while_the_tree_is_made_leaves_no_lease(tmp_path: Path, many:
         await asyncio.sleep(0.05)
 
     asyncio.run(main())
-    assert not list((tmp_path / "trees" / ".ledger").glob("*/leases/*"))
+    assert_no_leases(tmp_path / "trees")
 
 
 @pytest.mark.parametrize(("repo", "commit"), [("o/n", "1" * 40), ("x/y", None), ("o/n", "HEAD"), ("../x", "1" * 40)])
@@ -226,7 +225,7 @@ def test_many_turns_at_once_leave_nothing_behind(tmp_path: Path, many: Made) -> 
         await asyncio.gather(*(one(i) for i in range(200)))
 
     asyncio.run(main())
-    assert not list((tmp_path / "trees" / ".ledger").glob("*/leases/*"))
+    assert_no_leases(tmp_path / "trees")
     assert box.stats()["worktrees/adds"] == 6
     if descriptors:
         assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors + 3

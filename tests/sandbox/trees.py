@@ -83,6 +83,14 @@ def assert_gone(pid: int, seconds: float = 10.0) -> None:
         time.sleep(0.01)
 
 
+def assert_no_leases(trees: Path, seconds: float = 10.0) -> None:
+    """Leases linger for a moment after their release."""
+    deadline = time.monotonic() + seconds
+    while left := list((trees / ".ledger").glob("*/leases/*")):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.02)
+
+
 def _is_running(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"

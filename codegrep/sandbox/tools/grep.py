@@ -9,7 +9,8 @@ import re
 import stat
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,20 @@ from codegrep.issues.paths import is_test_path
 from codegrep.protocol.calls import FileMatches, ToolStatus
 from codegrep.sandbox.guard import Guard, PathRefused
 from codegrep.sandbox.index import ContentIndex
+from codegrep.sandbox.literals import whole_literals
 from codegrep.sandbox.tools.arguments import check_arguments
-from codegrep.sandbox.tools.matches import BlockReader, FileHits, MatchReader, name_words
+from codegrep.sandbox.tools.matches import MAX_OUTPUT, BlockReader, FileHits, LineReader, MatchReader, name_words
 from codegrep.sandbox.tools.pathglob import matches_glob
 from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
-from codegrep.sandbox.tools.search import SearchPrograms, short_reason, split_globs
+from codegrep.sandbox.tools.search import SearchPrograms, line_bytes, short_reason, split_globs
 from codegrep.sandbox.tools.shown import fit, shown_line, shown_path
+from codegrep.sandbox.tools.together import LeaveOut, Question, Together
 from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
 
-# Output of one search that is read; a broader pattern is counted first and then read from the files that are shown.
-# Reading is cheap, starting anew is not: the limit is for patterns that match most lines of a large tree.
-_MAX_OUTPUT = 64 << 20
 #: Files that the data of one result names.
 MAX_FILES = 200
+# Of the deadline, what a search together with others may take; then each goes on alone.
+_SHARED = 0.3
 _ABOUT_THE_REQUEST = re.compile(r"regex|glob|pattern|size limit", re.IGNORECASE)
 
 
@@ -38,8 +40,9 @@ class Grep:
     """Regular-expression search with ripgrep (Rust syntax: linear time, no look-around, no back-references).
 
     Hidden files are left out, `.gitignore` has no say, links are not followed, binary files are skipped. Results are in
-    the order of paths, so the same call always gives the same answer. With an index, ripgrep is given the files that
-    can match in place of the tree; the answer is the same.
+    the order of paths, so the same call always gives the same answer. Calls at the same time whose patterns are plain
+    texts share a process (together.py). With an index, ripgrep is given the files that can match in place of the tree.
+    The answer is the same in every case.
 
     A search that meets its deadline is the model's mistake when it had a fair share of a core until then (the pattern
     is too heavy), and the machine's fault when it had not.
@@ -56,6 +59,8 @@ class Grep:
         self._index = index if self._programs.has_ripgrep else None
         # One at a time: the first call for a tree makes its signatures, the others wait for them anyway.
         self._indexing = ThreadPoolExecutor(1, thread_name_prefix="index")
+        width = line_bytes(limits.max_line_chars)
+        self._together = Together(max(1, limits.max_matches), width, self._indexing)
         self.parameters: Mapping[str, Any] = {
             "type": "object",
             "properties": {
@@ -99,10 +104,8 @@ class Grep:
             ignore_case=bool(arguments["ignore_case"]),
             limits=self._limits,
         )
-        if self._index is not None and not search.is_file:
-            search.candidates = await self._candidates(self._index, search)
         try:
-            hits = await search.run()
+            hits = await self._hits(search, guard)
         except ProcessFailed as error:
             return fault(str(error))
         except ProcessTimeout as error:
@@ -114,10 +117,31 @@ class Grep:
             return mistake(str(error))
         except _SearchBroke as error:
             return fault(str(error))
-        hits = [h for h in hits if guard.contains(os.fsdecode(h.path))]
-        if self._limits.exclude_tests:
-            hits = [h for h in hits if not is_test_path(h.shown)]
         return self._outcome(search, hits)
+
+    async def _hits(self, search: _Search, guard: Guard) -> list[FileHits]:
+        texts = whole_literals(search.pattern, search.ignore_case)
+        if texts is not None and self._programs.has_ripgrep and not search.is_file:
+            question = Question(search.pattern, texts, search.ignore_case, name_words(search.pattern))
+            files = (search.root, search.path, tuple(search.include))
+
+            async def run(pattern: str, ignore_case: bool) -> tuple[LineReader, LeaveOut] | None:
+                shared = replace(search, pattern=pattern, ignore_case=ignore_case)
+                if self._index is not None:
+                    shared.candidates = await self._candidates(self._index, shared)
+                lines = await shared.lines()
+                return None if lines is None else (lines, partial(self._is_left_out, guard))
+
+            if (hits := await self._together.ask(files, question, run)) is not None:
+                return hits
+        if self._index is not None and not search.is_file:
+            search.candidates = await self._candidates(self._index, search)
+        return [h for h in await search.run() if not self._is_left_out(guard, h.path)]
+
+    def _is_left_out(self, guard: Guard, path: bytes) -> bool:
+        if not guard.contains(os.fsdecode(path)):
+            return True
+        return self._limits.exclude_tests and is_test_path(shown_path(path))
 
     async def _candidates(self, index: ContentIndex, search: _Search) -> list[str] | None:
         asked = (search.root, search.path, search.pattern, search.include, search.ignore_case)
@@ -183,6 +207,7 @@ class _Search:
     limits: ToolsConfig
     candidates: list[str] | None = None
     binary: bool = False
+    began: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
     @property
     def is_file(self) -> bool:
@@ -190,26 +215,39 @@ class _Search:
 
     async def run(self) -> list[FileHits]:
         """All matching files in the order of their paths."""
-        self._deadline = asyncio.get_running_loop().time() + self.limits.grep_timeout
         width = self.limits.max_line_chars
-        if self.candidates is not None:
-            # ripgrep is asked also when no file can match: it says whether the pattern is one.
-            places, include = self.candidates or [os.devnull], []
-        else:
-            places, include = [self.path], [] if self.is_file else self.include
+        places, include = self._places()
         command = self.programs.matches(self.pattern, places, include, self.ignore_case, width)
-        reader = await self._read(command, _MAX_OUTPUT)
+        reader = await self._read(command, MAX_OUTPUT)
         if not reader.overflowed:
             return self._in_order(reader)
         command = self.programs.counts(self.pattern, places, include, self.ignore_case)
-        hits = self._in_order(await self._read(command, 8 * _MAX_OUTPUT, counts=True))
+        hits = self._in_order(await self._read(command, 8 * MAX_OUTPUT, counts=True))
         read = [h for h in hits if not (self.limits.exclude_tests and is_test_path(h.shown))][:MAX_FILES]
         places = [os.fsdecode(h.path) for h in read]
         command = self.programs.matches(
             self.pattern, places, [], self.ignore_case, width, per_file=max(1, self.limits.max_matches)
         )
-        lines = {h.path: h for h in (await self._read(command, 8 * _MAX_OUTPUT)).hits()}
+        lines = {h.path: h for h in (await self._read(command, 8 * MAX_OUTPUT)).hits()}
         return [h.with_lines(lines.get(h.path)) for h in hits]
+
+    async def lines(self) -> LineReader | None:
+        """All matching lines, whole; None where that is more than can be read, takes too long, or fails."""
+        reader = LineReader(MAX_OUTPUT)
+        command = self.programs.matches(self.pattern, *self._places(), self.ignore_case, None)
+        left = self.began + _SHARED * self.limits.grep_timeout - asyncio.get_running_loop().time()
+        try:
+            end = await self.programs.runner.run(command, self.root, max(0.05, left), reader.take)
+        except (ProcessTimeout, ProcessFailed):
+            return None
+        return reader if not end.stopped and end.code in (0, 1) else None
+
+    def _places(self) -> tuple[list[str], list[str]]:
+        """Files or a folder, and globs."""
+        if self.candidates is not None:
+            # ripgrep is asked also when no file can match: it says whether the pattern is one.
+            return self.candidates or [os.devnull], []
+        return [self.path], [] if self.is_file else self.include
 
     async def _read(self, command: Sequence[str], max_output: int, counts: bool = False) -> MatchReader:
         keep = max(1, self.limits.max_matches)
@@ -218,7 +256,7 @@ class _Search:
             if counts or not self.programs.has_ripgrep
             else BlockReader(keep, max_output, name_words(self.pattern))
         )
-        left = self._deadline - asyncio.get_running_loop().time()
+        left = self.began + self.limits.grep_timeout - asyncio.get_running_loop().time()
         try:
             end = await self.programs.runner.run(command, self.root, max(0.05, left), reader.take)
         except ProcessTimeout as error:

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 
 from codegrep.sandbox.tools.shown import shown_path
 
+#: Output of one search that is read; a broader pattern is counted first and then read from the files that are shown.
+#: Reading is cheap, starting anew is not: the limit is for patterns that match most lines of a large tree.
+MAX_OUTPUT = 64 << 20
 # ripgrep puts these sentences between its records; a match's own line cannot begin with them, its path comes first.
 _BINARY_NOTE = re.compile(
     rb"^(?P<path>.*?): (?:WARNING: stopped searching binary file after match|binary file matches) "
@@ -27,7 +30,8 @@ _DEFINITION = re.compile(
     rb"(?:def|class|func|fn|function|interface|struct|enum|trait|type|module)[ \t\f\v\r]++(?P<name>\w++)[^\n]*+"
 )
 _NUMBERED_LINE = re.compile(rb"^\d+:[^\n]*\n", re.MULTILINE)
-_NAMES_IT, _DEFINES, _OTHER = 0, 1, 2
+#: Ranks of a file.
+NAMES_IT, DEFINES, OTHER = 0, 1, 2
 
 
 @dataclass(slots=True)
@@ -45,7 +49,7 @@ class FileHits:
     path: bytes
     count: int = 0
     kept: bytes = b""
-    rank: int = _OTHER + 1
+    rank: int = OTHER + 1
     telling: bytes = b"0:"
 
     @property
@@ -126,8 +130,7 @@ class MatchReader:
         return data[at:]
 
     def _file(self, path: bytes) -> FileHits:
-        while b"\n" in path and (note := _BINARY_NOTE.match(path)) is not None:
-            path = path[note.end() :].removeprefix(b"\n")
+        path = _without_notes(path)
         found = self._hits.get(path)
         if found is None:
             found = self._hits[path] = FileHits(path.removeprefix(b"./"))
@@ -140,19 +143,19 @@ class MatchReader:
             hits.kept += lines
         elif wanted > 0:
             hits.kept += b"".join(line + b"\n" for line in lines.split(b"\n", wanted)[:wanted])
-        if hits.rank > _OTHER:
-            hits.rank, hits.telling = _OTHER, lines[: lines.index(b"\n")]
+        if hits.rank > OTHER:
+            hits.rank, hits.telling = OTHER, lines[: lines.index(b"\n")]
         hits.count += count
-        if hits.rank > _NAMES_IT:
+        if hits.rank > NAMES_IT:
             self._look_for_definitions(hits, lines)
 
     def _look_for_definitions(self, hits: FileHits, lines: bytes) -> None:
-        for found in _DEFINITION.finditer(b"\n" + lines):
-            if found.group("name").lower() in self._words:
-                hits.rank, hits.telling = _NAMES_IT, found.group()[1:]
+        for line, name in definitions(lines):
+            if name in self._words:
+                hits.rank, hits.telling = NAMES_IT, line
                 return
-            if hits.rank > _DEFINES:
-                hits.rank, hits.telling = _DEFINES, found.group()[1:]
+            if hits.rank > DEFINES:
+                hits.rank, hits.telling = DEFINES, line
 
 
 class BlockReader(MatchReader):
@@ -190,6 +193,46 @@ class BlockReader(MatchReader):
             lines = b"".join(_NUMBERED_LINE.findall(lines))
         if lines:
             super()._lines(hits, lines)
+
+
+class LineReader:
+    """Takes the same output as BlockReader and keeps all of its lines; see MatchReader for `max_output`."""
+
+    def __init__(self, max_output: int) -> None:
+        self._left = max_output
+        self._chunks: list[bytes] = []
+
+    def take(self, chunk: bytes) -> bool:
+        """Keeps a chunk; False when the output is longer than it may be."""
+        self._left -= len(chunk)
+        self._chunks.append(chunk)
+        return self._left >= 0
+
+    def files(self) -> list[tuple[bytes, bytes]]:
+        """Path and lines, each `number:text LF`, of each file, in the order of paths."""
+        output = b"".join(self._chunks)
+        found: list[tuple[bytes, bytes]] = []
+        # A line is never empty, since its number comes first, so two line ends are the end of a file.
+        for block in output.removesuffix(b"\n").split(b"\n\n"):
+            path, nul, lines = block.partition(b"\0")
+            lines += b"\n"
+            if b"binary file" in block:  # perhaps notes of ripgrep
+                path, lines = _without_notes(path), b"".join(_NUMBERED_LINE.findall(lines))
+            if nul and lines:
+                found.append((path.removeprefix(b"./"), lines))
+        return sorted(found)
+
+
+def definitions(lines: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """Those of the lines, each `number:text LF`, that define something, each with the name in lower case."""
+    for found in _DEFINITION.finditer(b"\n" + lines):
+        yield found.group()[1:], found.group("name").lower()
+
+
+def _without_notes(path: bytes) -> bytes:
+    while b"\n" in path and (note := _BINARY_NOTE.match(path)) is not None:
+        path = path[note.end() :].removeprefix(b"\n")
+    return path
 
 
 def _numbered(line: bytes) -> tuple[int, str]:

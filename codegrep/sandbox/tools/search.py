@@ -30,6 +30,11 @@ def find_ripgrep() -> str | None:
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("rg")
 
 
+def line_bytes(line_chars: int) -> int:
+    """Bytes of a line that ripgrep prints where so many characters are needed."""
+    return max(512, _BYTES_A_CHAR * line_chars)
+
+
 class SearchPrograms:
     """Command lines for ripgrep or its stand-in. Every pattern is one argument that can be nothing but a pattern.
 
@@ -60,7 +65,7 @@ class SearchPrograms:
         paths: Sequence[str],
         include: Sequence[str],
         ignore_case: bool,
-        line_chars: int,
+        line_chars: int | None,
         per_file: int = 0,
     ) -> list[str]:
         """Prints every matching line as `line : text`: ripgrep below a heading `path NUL` for each file (the form of
@@ -69,15 +74,16 @@ class SearchPrograms:
         Args:
             paths: files, or one folder, relative to the tree, already resolved by the guard.
             include: globs, any of which a file has to match; empty for all files.
-            line_chars: characters of a line that are needed.
+            line_chars: characters of a line that are needed; None for all of them.
             per_file: at most so many lines of a file; 0 for all.
         """
         if self.ripgrep is None:
             return self._grep_command(
                 pattern, paths, include, ignore_case, ["-n", *([f"-m{per_file}"] if per_file else [])]
             )
-        width = max(512, _BYTES_A_CHAR * line_chars)
-        extra = ["--heading", "--line-number", f"--max-columns={width}", "--max-columns-preview"]
+        extra = ["--heading", "--line-number"]
+        if line_chars is not None:
+            extra += [f"--max-columns={line_bytes(line_chars)}", "--max-columns-preview"]
         if per_file:
             extra.append(f"--max-count={per_file}")
         return self._ripgrep_command(pattern, paths, include, ignore_case, extra)

@@ -1,0 +1,218 @@
+"""Searches for plain texts that are asked for at the same time, on the same files, as one process.
+
+A turn asks several things at once, and the rollouts of a prompt ask about one tree. ripgrep needs hardly longer for ten
+texts than for one: it reads the files once. Each line that it prints is then given to those whose text it holds. While
+one process runs, the next questions gather.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Awaitable, Callable, Hashable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+from codegrep.sandbox.tools.matches import DEFINES, NAMES_IT, OTHER, FileHits, LineReader, definitions
+
+# Questions that one process answers; the index knows as many alternatives.
+_MOST = 32
+# What `k` and `s` also match when case is ignored: KELVIN SIGN and LATIN SMALL LETTER LONG S.
+_FOLDS_TO_ASCII = re.compile(rb"\xe2\x84\xaa|\xc5\xbf")
+
+
+@dataclass(frozen=True)
+class Question:
+    """What one search is about.
+
+    Attributes:
+        pattern: nothing but texts, as literals.whole_literals reads it.
+        texts: those texts in UTF-8; a line has to hold one.
+        words: see matches.name_words.
+    """
+
+    pattern: str
+    texts: tuple[bytes, ...]
+    ignore_case: bool
+    words: frozenset[bytes]
+
+    @property
+    def can_be_shared(self) -> bool:
+        """A text that begins like a line's number might be found in the number."""
+        return not any(text[:1].isdigit() or text.startswith(b":") for text in self.texts)
+
+    @property
+    def may_fold(self) -> bool:
+        """Whether a letter outside ASCII can stand for one of the texts'."""
+        return self.ignore_case and any(letter in text.lower() for text in self.texts for letter in (b"k", b"s"))
+
+
+#: Whether a file, by its path, is no part of any answer.
+LeaveOut = Callable[[bytes], bool]
+#: Runs one process for a pattern and whether case is ignored; gives back what it printed and which files of that are
+#: left out, or None when that is no answer.
+Run = Callable[[str, bool], Awaitable[tuple[LineReader, LeaveOut] | None]]
+Answer = list[FileHits] | None
+
+
+@dataclass
+class _Waiting:
+    question: Question
+    answer: asyncio.Future[Answer]
+
+
+@dataclass
+class _Group:
+    next: list[_Waiting] = field(default_factory=list)
+    running: list[_Waiting] = field(default_factory=list)
+    task: asyncio.Task[None] | None = None
+
+
+class Together:
+    """Gathers questions.
+
+    Args:
+        keep: lines kept of all files of a question, the first ones.
+        width: bytes from which on ripgrep, asked alone, shortens a line.
+        threads: where lines are given to their questions.
+    """
+
+    def __init__(self, keep: int, width: int, threads: Executor) -> None:
+        self._keep, self._width, self._threads = keep, width, threads
+        self._groups: dict[Hashable, _Group] = {}
+
+    async def ask(self, files: Hashable, question: Question, run: Run) -> Answer:
+        """All matching files in the order of their paths; None when the question has to be asked alone.
+
+        Cancelling ends the process when nobody else waits for it.
+
+        Args:
+            files: equal for questions about the same files.
+        """
+        if not question.can_be_shared:
+            return None
+        loop = asyncio.get_running_loop()
+        key = (id(loop), files)
+        waiting = _Waiting(question, loop.create_future())
+        group = self._groups.get(key)
+        if group is None:
+            group = self._groups[key] = _Group()
+            group.task = loop.create_task(self._serve(key, group, run))
+        group.next.append(waiting)
+        try:
+            return await waiting.answer
+        except asyncio.CancelledError:
+            if group.task is not None and all(one.answer.done() for one in [*group.running, *group.next]):
+                if self._groups.get(key) is group:
+                    del self._groups[key]  # from here on nobody may join it any more
+                group.task.cancel()
+                await asyncio.wait([group.task])
+            raise
+
+    async def _serve(self, key: Hashable, group: _Group, run: Run) -> None:
+        try:
+            await asyncio.sleep(0)  # the calls of a turn are made in one go
+            while group.next:
+                group.running, group.next = group.next[:_MOST], group.next[_MOST:]
+                group.running = [one for one in group.running if not one.answer.done()]
+                answers = await self._answers([one.question for one in group.running], run)
+                for one, answer in zip(group.running, answers, strict=True):
+                    if not one.answer.done():
+                        one.answer.set_result(answer)
+        finally:
+            if self._groups.get(key) is group:
+                del self._groups[key]
+            for one in [*group.running, *group.next]:
+                if not one.answer.done():
+                    one.answer.set_result(None)
+
+    async def _answers(self, questions: list[Question], run: Run) -> list[Answer]:
+        if len(questions) > 1:
+            pattern = "|".join(dict.fromkeys(question.pattern for question in questions))
+            printed = await run(pattern, any(question.ignore_case for question in questions))
+            if printed is not None:
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._threads, self._given_out, questions, *printed)
+        return [None] * len(questions)
+
+    def _given_out(self, questions: list[Question], printed: LineReader, is_left_out: LeaveOut) -> list[Answer]:
+        files = [_File(path, lines, self._width) for path, lines in printed.files() if not is_left_out(path)]
+        folds = any(_FOLDS_TO_ASCII.search(file.lower) for file in files if not file.lower.isascii())
+        return [None if folds and question.may_fold else self._own(question, files) for question in questions]
+
+    def _own(self, question: Question, files: list[_File]) -> Answer:
+        ignore_case = question.ignore_case
+        texts = [text.lower() for text in question.texts] if ignore_case else list(question.texts)
+        hits: list[FileHits] = []
+        left = self._keep
+        for file, looked_at in _holding(files, texts, ignore_case):
+            found = texts if len(texts) == 1 else [text for text in texts if text in looked_at]
+            if file.has_long_line or len(found) > 1:
+                own = _lines_with(file.content, looked_at, found)
+                count = len(own)
+                if max(map(len, own)) >= self._width:
+                    return None
+            else:
+                own = _lines_with(file.content, looked_at, found, max(1, left))
+                count = _line_count(looked_at, found[0])
+            rank, telling = file.definition(found, ignore_case, question.words) or (OTHER, own[0])
+            kept = b"".join(line + b"\n" for line in own[: max(0, left)])
+            hits.append(FileHits(file.path, count, kept, rank, telling))
+            left -= count
+        return hits
+
+
+def _holding(files: list[_File], texts: list[bytes], ignore_case: bool) -> Iterator[tuple[_File, bytes]]:
+    """The files that hold one of the texts, with what is to be looked at of them."""
+    contents = [file.lower for file in files] if ignore_case else [file.content for file in files]
+    if len(texts) == 1:
+        text = texts[0]  # nearly always, and of all pairs of a question and a file
+        places = [n for n, content in enumerate(contents) if text in content]
+    else:
+        places = [n for n, content in enumerate(contents) if any(text in content for text in texts)]
+    return ((files[n], contents[n]) for n in places)
+
+
+def _lines_with(content: bytes, looked_at: bytes, texts: list[bytes], most: int = sys.maxsize) -> list[bytes]:
+    """The lines that hold one of the texts, looked at in one form and given back in the other; in order if the texts
+    are several, at most so many if it is one."""
+    places: dict[int, int] = {}
+    for text in texts:
+        at = looked_at.find(text)
+        while at >= 0 and len(places) < most:
+            end = looked_at.find(b"\n", at)
+            places[looked_at.rfind(b"\n", 0, at) + 1] = end
+            at = looked_at.find(text, end)
+    return [content[start : places[start]] for start in sorted(places)]
+
+
+def _line_count(lines: bytes, text: bytes) -> int:
+    """Lines that hold a text which is there: what lies between two places holds a line break, or they share a line."""
+    between = lines.split(text)[1:-1]
+    return 1 + len([part for part in between if b"\n" in part])
+
+
+class _File:
+    """The lines that were printed of a file, each as `number:text`, and what all questions ask of them."""
+
+    def __init__(self, path: bytes, content: bytes, width: int) -> None:
+        self.path, self.content = path, content
+        self.has_long_line = len(content) > width and max(map(len, content.split(b"\n"))) >= width
+        self.lower = content.lower()  # of bytes: ASCII letters only
+        self._definitions = [(line, line.lower(), name) for line, name in definitions(content)]
+        self._defining = b"\n".join(lower for _, lower, _ in self._definitions)
+
+    def definition(self, texts: list[bytes], ignore_case: bool, words: frozenset[bytes]) -> tuple[int, bytes] | None:
+        """Rank and line of the first that holds a text and defines one of the words, or else defines anything."""
+        if not any(text.lower() in self._defining for text in texts):  # as in most files
+            return None
+        best: tuple[int, bytes] | None = None
+        for line, lower, name in self._definitions:
+            looked_at = lower if ignore_case else line
+            for text in texts:
+                if text in looked_at:
+                    if name in words:
+                        return NAMES_IT, line
+                    best = best or (DEFINES, line)
+        return best
