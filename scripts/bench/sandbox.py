@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -316,43 +317,56 @@ class Bench:
         )
         trees.close()
 
-    def step(self, turns: Sequence[Turn], locations: dict[str, At], prefix: str = "step") -> None:
-        """A whole step through 64 slots, and the paper's way: one grep -rn, find or cat for each call."""
-        calls = [(turn, call) for turn in turns for call in turn.calls]
-        different, commits = 100 * material_of.unique_share(turns), len({(t.repo, t.commit) for t in turns})
-        say(f"a step of {len(calls)} calls, {different:.0f} % different, {commits} commits")
+    def step(self, steps: Sequence[Sequence[Turn]], locations: dict[str, At], prefix: str = "step") -> None:
+        """Whole steps through 64 slots, and the paper's way: one grep -rn, find or cat for each call.
+
+        Each step begins with an empty cache and an empty index; its trees are there. At most 64 rollouts are under way;
+        the turns of a rollout come one by one, the calls of a turn together.
+        """
+        calls = [(turn, call) for turns in steps for turn in turns for call in turn.calls]
+        different = sum(material_of.unique_share(turns) * sum(len(t.calls) for t in turns) for turns in steps)
+        commits = {(t.repo, t.commit) for turns in steps for t in turns}
+        rollouts = sum(len({t.rollout for t in turns}) for turns in steps)
+        say(
+            f"{prefix}: {len(calls)} calls of {rollouts} rollouts in {len(steps)} step(s), "
+            f"{100 * different / len(calls):.0f} % different, {len(commits)} commits"
+        )
         box = Sandbox.under(self.work, TOOLS, SETTINGS, locations)
-        for repo, commit in dict.fromkeys((t.repo, t.commit) for t in turns):
+        for repo, commit in sorted(commits):
             self._loop.run_until_complete(box.prepare(repo, commit))
         sample = random.Random(1).sample(calls, min(len(calls), 40 if self.quick else 400))
-        paths = {
-            (repo, commit): box.worktrees.lease(repo, commit).path
-            for repo, commit in {(t.repo, t.commit) for t, _ in sample}
-        }
-        plain = spent(lambda: [_process(_papers_way(call), paths[t.repo, t.commit]) for t, call in sample])
+        leases = {at: box.worktrees.lease(*at) for at in {(t.repo, t.commit) for t, _ in sample}}
+        plain = spent(lambda: [_process(_papers_way(call), leases[t.repo, t.commit].path) for t, call in sample])
+        for lease in leases.values():
+            lease.release()
+        box.close()
         before = _resources(self.work)
         statuses: list[ToolStatus] = []
-
-        async def replay() -> None:
-            slots = asyncio.Semaphore(SLOTS_OF_ROLLOUTS)
-
-            async def one(turn: Turn) -> None:
-                async with slots:
-                    statuses.extend(r.status for r in await box.run_turn(turn.repo, turn.commit, turn.calls))
-
-            await asyncio.gather(*(one(turn) for turn in turns))
-
-        ours = spent(lambda: self._loop.run_until_complete(replay()))
+        counted: Counter[str] = Counter()
+        ours, own = Cost(0.0, 0.0), 0.0
+        for turns in steps:
+            box = Sandbox.under(self.work, TOOLS, SETTINGS, locations)
+            began = time.process_time()
+            cost = spent(partial(self._loop.run_until_complete, _replay(box, turns, statuses)))
+            own += time.process_time() - began
+            ours = Cost(ours.cpu + cost.cpu, ours.wall + cost.wall)
+            counted.update(box.stats())
+            box.close()
         after = _resources(self.work)
-        made = summary(box.stats())
+        made = summary(dict(counted))
         indexed = 100 * made.get("sandbox/indexed", 0.0)
         each = plain.cpu / len(sample)
         speedup = each * len(calls) / ours.cpu
         self.note(
             f"{prefix}_speedup_vs_grep",
             speedup,
-            f"{ours.cpu:.1f} CPU-s; the paper's way {each * len(calls):.0f} CPU-s ({len(sample)} calls measured): "
-            f"{speedup:.1f}x less",
+            f"{ours.cpu:.1f} CPU-s; the paper's way {each * len(calls):.0f} CPU-s ({len(sample)} calls measured, "
+            f"{1e3 * each:.1f} ms each): {speedup:.1f}x less",
+        )
+        self.note(
+            f"{prefix}_own_cpu_share",
+            own / ours.cpu,
+            f"{own:.1f} CPU-s of it in this process, {ours.cpu - own:.1f} in the processes that it started",
         )
         self.note(
             f"{prefix}_calls_per_second",
@@ -367,8 +381,8 @@ class Bench:
         self.note(
             f"{prefix}_cache_hits",
             made["sandbox/cache_hits"],
-            f"{100 * made['sandbox/cache_hits']:.0f} % from the cache, {indexed:.0f} % of the "
-            f"other greps by the index ({_mib(box.stats()['index/bytes'])} MiB)",
+            f"{100 * made['sandbox/cache_hits']:.0f} % from the cache, {indexed:.0f} % of the other searches by the "
+            f"index ({_mib(counted['index/bytes'])} MiB)",
         )
         self.result[f"{prefix}_calls"] = len(calls)
         self.result[f"{prefix}_infrastructure"] = sum(s is ToolStatus.INFRASTRUCTURE for s in statuses)
@@ -380,7 +394,6 @@ class Bench:
             f"{grown['leases']} leases, {_mib(grown['disk'])} MiB of disk; memory {_mib(after['rss'])} MiB, "
             f"+{_mib(grown['rss'])}",
         )
-        box.close()
 
     def _largest(self) -> tuple[str, str]:
         """The repository with the most prompts, and its first commit."""
@@ -423,6 +436,20 @@ print(done)
 """
 
 
+async def _replay(box: Sandbox, turns: Sequence[Turn], statuses: list[ToolStatus]) -> None:
+    slots = asyncio.Semaphore(SLOTS_OF_ROLLOUTS)
+    rollouts: dict[object, list[Turn]] = {}
+    for turn in turns:
+        rollouts.setdefault(turn.rollout, []).append(turn)
+
+    async def one(rollout: Sequence[Turn]) -> None:
+        async with slots:
+            for turn in rollout:
+                statuses.extend(r.status for r in await box.run_turn(turn.repo, turn.commit, turn.calls))
+
+    await asyncio.gather(*(one(rollout) for rollout in rollouts.values()))
+
+
 def _leased_once(trees: Worktrees, repo: str, commit: str) -> None:
     trees.lease(repo, commit).release()
 
@@ -434,10 +461,17 @@ def _process(command: Sequence[str], folder: Path) -> bytes:
 def _papers_way(call: ToolCall) -> list[str]:
     if call.name == "grep":
         flags = ["-i"] if call.arguments.get("ignore_case") else []
-        return ["grep", "-rn", *flags, "--include=*.py", "-E", "-e", str(call.arguments["pattern"]), "."]
+        include = f"--include={call.arguments.get('include') or '*.py'}"
+        return ["grep", "-rn", *flags, include, "-E", "-e", str(call.arguments.get("pattern")), _inside(call)]
     if call.name == "glob":
-        return ["find", ".", "-name", str(call.arguments["pattern"]).rpartition("/")[2]]
-    return ["cat", str(call.arguments["path"])]
+        return ["find", _inside(call), "-name", str(call.arguments["pattern"]).rpartition("/")[2]]
+    return ["cat", _inside(call)]
+
+
+def _inside(call: ToolCall) -> str:
+    """The path of a call, as the tools understand it."""
+    path = str(call.arguments.get("path") or ".")
+    return path.removeprefix("/repo/").lstrip("/") or "."
 
 
 def _resources(root: Path) -> dict[str, int]:
@@ -494,9 +528,14 @@ def main() -> int:
             if part != "step":
                 getattr(bench, part)()
         if not options.only or "step" in options.only:
-            bench.step(material_of.step_of(material, prompts), material.locations)
+            if not options.rollouts or not options.only:
+                bench.step([material_of.step_of(material, prompts)], material.locations)
             if options.rollouts:
-                bench.step(*material_of.recorded(options.rollouts, options.repositories, 64 * 192), "recorded")
+                found = material_of.recorded(options.rollouts, options.repositories, prompts)
+                say(
+                    f"recorded steps of {found.groups} prompts; {found.missing} rollouts on other repositories left out"
+                )
+                bench.step(found.steps, found.locations, "recorded")
         print(json.dumps(bench.result))
     finally:
         shutil.rmtree(work, ignore_errors=True)

@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 from codegrep.sandbox.tools.matches import DEFINES, NAMES_IT, OTHER, FileHits, LineReader, definitions
 
@@ -139,14 +141,19 @@ class Together:
     def _given_out(self, questions: list[Question], printed: LineReader, is_left_out: LeaveOut) -> list[Answer]:
         files = [_File(path, lines, self._width) for path, lines in printed.files() if not is_left_out(path)]
         folds = any(_FOLDS_TO_ASCII.search(file.lower) for file in files if not file.lower.isascii())
-        return [None if folds and question.may_fold else self._own(question, files) for question in questions]
+        as_it_is = _Printed(files, [file.content for file in files])
+        lower = _Printed(files, [file.lower for file in files])
+        return [
+            None if folds and one.may_fold else self._own(one, lower if one.ignore_case else as_it_is)
+            for one in questions
+        ]
 
-    def _own(self, question: Question, files: list[_File]) -> Answer:
+    def _own(self, question: Question, printed: _Printed) -> Answer:
         ignore_case = question.ignore_case
         texts = [text.lower() for text in question.texts] if ignore_case else list(question.texts)
         hits: list[FileHits] = []
         left = self._keep
-        for file, looked_at in _holding(files, texts, ignore_case):
+        for file, looked_at in printed.holding(texts):
             found = texts if len(texts) == 1 else [text for text in texts if text in looked_at]
             if file.has_long_line or len(found) > 1:
                 own = _lines_with(file.content, looked_at, found)
@@ -163,17 +170,6 @@ class Together:
         return hits
 
 
-def _holding(files: list[_File], texts: list[bytes], ignore_case: bool) -> Iterator[tuple[_File, bytes]]:
-    """The files that hold one of the texts, with what is to be looked at of them."""
-    contents = [file.lower for file in files] if ignore_case else [file.content for file in files]
-    if len(texts) == 1:
-        text = texts[0]  # nearly always, and of all pairs of a question and a file
-        places = [n for n, content in enumerate(contents) if text in content]
-    else:
-        places = [n for n, content in enumerate(contents) if any(text in content for text in texts)]
-    return ((files[n], contents[n]) for n in places)
-
-
 def _lines_with(content: bytes, looked_at: bytes, texts: list[bytes], most: int = sys.maxsize) -> list[bytes]:
     """The lines that hold one of the texts, looked at in one form and given back in the other; in order if the texts
     are several, at most so many if it is one."""
@@ -188,9 +184,34 @@ def _lines_with(content: bytes, looked_at: bytes, texts: list[bytes], most: int 
 
 
 def _line_count(lines: bytes, text: bytes) -> int:
-    """Lines that hold a text which is there: what lies between two places holds a line break, or they share a line."""
-    between = lines.split(text)[1:-1]
-    return 1 + len([part for part in between if b"\n" in part])
+    """Lines that hold a text."""
+    count, at = 0, lines.find(text)
+    while at >= 0:
+        count += 1
+        at = lines.find(text, lines.find(b"\n", at))
+    return count
+
+
+class _Printed:
+    """All that was printed, in one form: as it is, or in lower case."""
+
+    def __init__(self, files: list[_File], contents: list[bytes]) -> None:
+        self._files, self._contents = files, contents
+        self._whole = b"".join(contents)
+        self._ends = list(accumulate(map(len, contents)))
+
+    def holding(self, texts: list[bytes]) -> Iterator[tuple[_File, bytes]]:
+        """The files that hold one of the texts, each with its lines in this form."""
+        if len(texts) > 1:
+            for file, content in zip(self._files, self._contents, strict=True):
+                if any(text in content for text in texts):
+                    yield file, content
+            return
+        at = self._whole.find(texts[0])
+        while at >= 0:
+            number = bisect_right(self._ends, at)
+            yield self._files[number], self._contents[number]
+            at = self._whole.find(texts[0], self._ends[number])
 
 
 class _File:
