@@ -180,6 +180,23 @@ def test_two_workers_equal_the_reference_over_both(nano: Path, tmp_path: Path) -
         assert gaps[0] != gaps[1] and first[name]["metrics"]["policy/logprob_gap_max"] == max(gaps)
 
 
+def test_two_workers_fill_a_dropped_group_with_one_issue_that_neither_has(nano: Path, tmp_path: Path) -> None:
+    from tests.training.two_workers import ALIKE, REFILLED, SPARE
+
+    shares = [share[REFILLED] for share in run_pair(tmp_path, nano, [REFILLED])]
+    every = {issue.instance_id: issue for issue in issues(4 + SPARE)}
+    ids = [share["issues"] for share in shares]
+    trained, asked = [*ids[0], *ids[1]], shares[0]["asked"]
+    assert "o__r-0" in asked and "o__r-0" not in trained and len(set(trained)) == 4
+    assert len(set(trained) - set(asked)) == 1
+    made = [ALIKE.one(every[i], place, 0) for i in trained for place in range(8)]
+    wanted = update(policy(nano, shares[0]["adapter"]), made, 8, RECIPES["dapo"])
+    assert (shares[0]["loss"] + shares[1]["loss"]) / 2 == pytest.approx(wanted.loss, abs=1e-5)
+    for share in shares:
+        close(share["gradients"], wanted.gradients)
+        assert (share["metrics"]["group/drawn"], share["metrics"]["group/refilled"]) == (5, 1)
+
+
 def test_the_reference_imports_nothing_of_trl() -> None:
     spec = importlib.util.find_spec("tests.training.reference")
     assert spec and spec.origin

@@ -168,6 +168,7 @@ def trainer_for(
     fast: bool = True,
     workers: int = 1,
     verdicts: Verdicts | None = None,
+    spare: int = 0,  # issues beyond those of the step
     **changes: Any,
 ) -> tuple[CodegrepGRPOTrainer, Captured]:
     """The project's trainer for a recipe, off its reference, with no gradient clipping."""
@@ -202,7 +203,7 @@ def trainer_for(
     trainer = CodegrepGRPOTrainer(
         model=model,
         tokenizer=tokenizer,
-        issues=issues(2 * workers),
+        issues=issues(2 * workers + spare),
         collect=collector.collect,
         reward=recipe.reward,
         factor=recipe.factor,
