@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import time
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from codegrep.sandbox.measure import CallMeasure
 from codegrep.sandbox.repositories import Location
 from codegrep.sandbox.sandbox import Sandbox
 
+_log = logging.getLogger(__name__)
 # Calls in flight in one actor; the sandbox's own semaphore says how many of them are executed.
 _MAX_CONCURRENCY = 1000
 # Turns that one client has under way at each actor; more wait at the client, so that a slow actor holds back those who
@@ -29,6 +31,9 @@ _BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 _ATTEMPTS = 2
 # Ray notices a lost node after half a minute, and starts its actors anew after that.
 _RESTART_SECONDS = 120.0
+# How often an actor that came up on another node is started anew, and how long it may take to come up.
+_PLACINGS = 5
+_START_SECONDS = 120.0
 
 
 class RayMetrics:
@@ -192,7 +197,7 @@ def start_sandboxes(
     num_cpus: float = 0,
     max_restarts: int = 10,
 ) -> RemoteSandbox:
-    """Starts actors on every node of the running Ray.
+    """Starts actors on every node of the running Ray; with several nodes, waits until each is where it belongs.
 
     Args:
         count: actors on each node.
@@ -201,17 +206,51 @@ def start_sandboxes(
         num_cpus: CPUs that Ray sets aside for an actor. 0: searches use what is free.
     """
     import ray
-    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
     actor = ray.remote(SandboxActor)
     options = {"num_cpus": num_cpus, "max_restarts": max_restarts, "max_concurrency": _MAX_CONCURRENCY}
-    # Nodes without CPUs (a head that only coordinates) compute nothing. Soft: an actor whose node is lost moves.
+
+    def start(node: str) -> Any:
+        return actor.options(**options, scheduling_strategy=_place(node)).remote(str(root), tools, sandbox, locations)
+
+    # Nodes without CPUs (a head that only coordinates) compute nothing.
     nodes = sorted(node["NodeID"] for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) > 0)
-    places: list[Any] = [NodeAffinitySchedulingStrategy(node, soft=True) for node in nodes] or ["SPREAD"]
-    return RemoteSandbox(
-        [
-            actor.options(**options, scheduling_strategy=place).remote(str(root), tools, sandbox, locations)
-            for _ in range(max(1, count))
-            for place in places
-        ]
-    )
+    wanted = [node for _ in range(max(1, count)) for node in nodes or [""]]
+    handles = [start(node) for node in wanted]
+    if len(nodes) > 1:
+        _put_right(handles, wanted, start)
+    return RemoteSandbox(handles)
+
+
+def _place(node: str) -> Any:
+    """Soft: an actor whose node is lost moves. A hard one would be lost with it."""
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+    return NodeAffinitySchedulingStrategy(node, soft=True) if node else "SPREAD"
+
+
+def _put_right(handles: list[Any], wanted: Sequence[str], start: Callable[[str], Any]) -> None:
+    """Starts those actors anew that came up elsewhere.
+
+    A node that joined a moment ago is not known to every other one yet, and a soft wish for an unknown node is not
+    heeded.
+    """
+    import ray
+    from ray.exceptions import GetTimeoutError, RayActorError
+
+    for attempt in range(_PLACINGS):
+        try:
+            where = ray.get([handle.node.remote() for handle in handles], timeout=_START_SECONDS)
+        except (GetTimeoutError, RayActorError) as error:
+            _log.warning("sandbox actors did not all come up (%s)", _first_line(error))
+            return
+        alive = {node["NodeID"] for node in ray.nodes() if node["Alive"]}
+        astray = [n for n, node in enumerate(wanted) if where[n] != node and node in alive]
+        if not astray:
+            return
+        if attempt:
+            time.sleep(1.0)
+        for number in astray:
+            ray.kill(handles[number])
+            handles[number] = start(wanted[number])
+    _log.warning("Ray did not put every sandbox actor on its node; a node without one asks another's")

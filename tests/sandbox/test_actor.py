@@ -12,7 +12,7 @@ import pytest
 from codegrep.config import SandboxConfig
 from codegrep.errors import InfrastructureError
 from codegrep.protocol.calls import MalformedCall, ToolCall, ToolStatus
-from codegrep.sandbox.actor import RemoteSandbox, start_sandboxes
+from codegrep.sandbox.actor import RemoteSandbox, _put_right, start_sandboxes
 from tests.sandbox.trees import At, Made, tool_limits
 
 pytestmark = pytest.mark.slow
@@ -168,14 +168,33 @@ def test_a_remote_sandbox_travels_to_other_workers(cluster: None, tmp_path: Path
     remote.close()
 
 
+def test_actors_that_come_up_elsewhere_are_started_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Handle:
+        def __init__(self, where: str) -> None:
+            self.node = self
+            self.where = where
+
+        def remote(self) -> str:
+            return self.where
+
+    killed: list[Handle] = []
+    monkeypatch.setattr("ray.get", lambda answers, timeout: answers)
+    monkeypatch.setattr("ray.nodes", lambda: [{"NodeID": node, "Alive": node != "gone"} for node in ("a", "b", "gone")])
+    monkeypatch.setattr("ray.kill", killed.append)
+    monkeypatch.setattr("time.sleep", lambda _: None)
+    handles: list[Any] = [Handle("a"), Handle("a"), Handle("a")]
+    astray = handles[1]
+    comes_up = iter("ab")
+    _put_right(handles, ["a", "b", "gone"], lambda _: Handle(next(comes_up)))
+    assert [handle.where for handle in handles] == ["a", "b", "a"] and killed[0] is astray and len(killed) == 2
+
+
 def test_actors_on_every_node_and_a_lost_node(two_nodes: Any, tmp_path: Path, many: Made) -> None:
     remote = start_sandboxes(1, tmp_path, tool_limits(), SETTINGS, locations(many))
 
     async def main() -> None:
         first = await remote.nodes()
-        assert len(first) == 2
-        if len(set(first)) < 2:  # the placement is a wish, so that an actor can move when its node is lost
-            pytest.skip("Ray put both actors on one node; the machine is too busy to start workers on the other")
+        assert len(first) == 2 == len(set(first))
         turns = [remote.run_turn(repo, many.commits[0], [READ]) for repo in locations(many)]
         assert all(results[0].status is ToolStatus.OK for results in await asyncio.gather(*turns))
         (worker,) = [node for node in two_nodes.list_all_nodes() if not node.head]
