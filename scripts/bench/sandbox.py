@@ -106,12 +106,13 @@ class Bench:
         # The first commit several times, each time under a new root that has nothing to borrow from; then the others.
         alone = 3 if self.quick else 7
         runs = [(commits[0], f"alone{n}") for n in range(alone - 1)] + [(commit, "leased") for commit in commits]
-        plain, ours = [], []
+        plain: list[Cost] = []
+        ours: list[Cost] = []
         for number, (commit, root) in enumerate(runs):
             trees = Worktrees(self.work / root, self.repositories)
             place = self.work / "plain" / str(number)
             command = ["git", f"--git-dir={clone.path}", "worktree", "add", "-q", "--detach", str(place), commit]
-            both = [
+            both: list[tuple[list[Cost], Callable[[], Any]]] = [
                 (plain, partial(subprocess.run, command, check=True)),
                 (ours, partial(_leased_once, trees, repo, commit)),
             ]

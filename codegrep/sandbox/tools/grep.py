@@ -26,7 +26,7 @@ from codegrep.sandbox.tools.pathglob import matches_glob
 from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
 from codegrep.sandbox.tools.search import SearchPrograms, line_bytes, short_reason, split_globs
 from codegrep.sandbox.tools.shown import fit, shown_line, shown_path
-from codegrep.sandbox.tools.together import LeaveOut, Question, Together
+from codegrep.sandbox.tools.together import LeaveOut, Question, Together, any_of
 from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
 
 #: Files that the data of one result names.
@@ -125,10 +125,13 @@ class Grep:
             question = Question(search.pattern, texts, search.ignore_case, name_words(search.pattern))
             files = (search.root, search.path, tuple(search.include))
 
-            async def run(pattern: str, ignore_case: bool) -> tuple[LineReader, LeaveOut] | None:
-                shared = replace(search, pattern=pattern, ignore_case=ignore_case)
+            async def run(questions: Sequence[Question]) -> tuple[LineReader, LeaveOut] | None:
+                shared = replace(search, pattern=any_of(questions), ignore_case=False)
                 if self._index is not None:
-                    shared.candidates = await self._candidates(self._index, shared)
+                    # The index reads no flags; what it says about all in lower case holds for each.
+                    joined, ignore_case = "|".join(q.pattern for q in questions), any(q.ignore_case for q in questions)
+                    plain = replace(search, pattern=joined, ignore_case=ignore_case)
+                    shared.candidates = await self._candidates(self._index, plain)
                 lines = await shared.lines()
                 return None if lines is None else (lines, partial(self._is_left_out, guard))
 

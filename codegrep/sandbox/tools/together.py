@@ -11,7 +11,7 @@ import asyncio
 import re
 import sys
 from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Hashable, Iterator
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from itertools import accumulate
@@ -52,10 +52,17 @@ class Question:
 
 #: Whether a file, by its path, is no part of any answer.
 LeaveOut = Callable[[bytes], bool]
-#: Runs one process for a pattern and whether case is ignored; gives back what it printed and which files of that are
-#: left out, or None when that is no answer.
-Run = Callable[[str, bool], Awaitable[tuple[LineReader, LeaveOut] | None]]
+#: Runs one process for several questions; gives back what it printed and which files of that are left out, or None when
+#: that is no answer.
+Run = Callable[[Sequence[Question]], Awaitable[tuple[LineReader, LeaveOut] | None]]
 Answer = list[FileHits] | None
+
+
+def any_of(questions: Sequence[Question]) -> str:
+    """A pattern for the lines of all questions, each with its own case; to be searched for with case."""
+    folded = dict.fromkeys(question.pattern for question in questions if question.ignore_case)
+    exact = dict.fromkeys(question.pattern for question in questions if not question.ignore_case)
+    return "|".join([*([f"(?i:{'|'.join(folded)})"] if folded else []), *exact])
 
 
 @dataclass
@@ -131,8 +138,7 @@ class Together:
 
     async def _answers(self, questions: list[Question], run: Run) -> list[Answer]:
         if len(questions) > 1:
-            pattern = "|".join(dict.fromkeys(question.pattern for question in questions))
-            printed = await run(pattern, any(question.ignore_case for question in questions))
+            printed = await run(questions)
             if printed is not None:
                 loop = asyncio.get_running_loop()
                 return await loop.run_in_executor(self._threads, self._given_out, questions, *printed)
