@@ -177,6 +177,36 @@ def test_a_search_that_takes_too_long_together_goes_on_alone(root: Path) -> None
     assert answers == [alone(tool, root, {"pattern": pattern}) for pattern in ("kind", "self")]
 
 
+def test_a_group_that_never_rests_goes_on_sharing(root: Path) -> None:
+    class Slow(Counting):
+        def matches(self, *arguments: Any, **options: Any) -> list[str]:
+            return ["/bin/sh", "-c", 'sleep 0.2; exec "$@"', "sh", *super().matches(*arguments, **options)]
+
+    programs = Slow()
+    tool = Grep(tool_limits(grep_timeout=4.0), programs)
+
+    async def main() -> None:
+        tasks = []
+        for _ in range(12):  # for 2.4 s, twice what one shared search may take
+            for pattern in ("Widget", "self", "return"):
+                tasks.append(asyncio.ensure_future(tool.run(root, tool.check({"pattern": pattern}))))
+            await asyncio.sleep(0.2)
+        assert all(outcome.files for outcome in await asyncio.gather(*tasks))
+
+    asyncio.run(main())
+    assert programs.started <= 14
+
+
+def test_an_error_of_ours_sends_each_back_to_a_search_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("codegrep.sandbox.tools.together.Together._given_out", broken)
+    tool = Grep(tool_limits(), SearchPrograms())
+    asked = [{"pattern": "Widget"}, {"pattern": "self"}]
+    assert together(tool, root, asked) == [alone(tool, root, one) for one in asked]
+
+
 @pytest.mark.parametrize(
     ("pattern", "texts"),
     [

@@ -126,7 +126,8 @@ class Grep:
             files = (search.root, search.path, tuple(search.include))
 
             async def run(questions: Sequence[Question]) -> tuple[LineReader, LeaveOut] | None:
-                shared = replace(search, pattern=any_of(questions), ignore_case=False)
+                now = asyncio.get_running_loop().time()
+                shared = replace(search, pattern=any_of(questions), ignore_case=False, began=now)
                 if self._index is not None:
                     # The index reads no flags; what it says about all in lower case holds for each.
                     joined, ignore_case = "|".join(q.pattern for q in questions), any(q.ignore_case for q in questions)

@@ -8,6 +8,7 @@ one process runs, the next questions gather.
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 import sys
 from bisect import bisect_right
@@ -18,6 +19,7 @@ from itertools import accumulate
 
 from codegrep.sandbox.tools.matches import DEFINES, NAMES_IT, OTHER, FileHits, LineReader, definitions
 
+_log = logging.getLogger(__name__)
 # Questions that one process answers; the index knows as many alternatives.
 _MOST = 32
 # What `k` and `s` also match when case is ignored: KELVIN SIGN and LATIN SMALL LETTER LONG S.
@@ -125,7 +127,11 @@ class Together:
             while group.next:
                 group.running, group.next = group.next[:_MOST], group.next[_MOST:]
                 group.running = [one for one in group.running if not one.answer.done()]
-                answers = await self._answers([one.question for one in group.running], run)
+                try:
+                    answers = await self._answers([one.question for one in group.running], run)
+                except Exception:
+                    _log.exception("a shared search failed; each goes on alone")
+                    answers = [None] * len(group.running)
                 for one, answer in zip(group.running, answers, strict=True):
                     if not one.answer.done():
                         one.answer.set_result(answer)
