@@ -59,6 +59,7 @@ class Shares(Made):
     """With several workers the places of a step are told apart by the issue, so that any division gives the same."""
 
     def collect(self, wanted: Sequence[Issue], group_size: int, step: int) -> list[Rollout]:
+        self.steps.append(step)
         return [rollout(issue, f"{step}-{place}") for issue in wanted for place in range(group_size)]
 
 
