@@ -24,10 +24,10 @@ _BINARY_NOTE = re.compile(
 )
 # Possessive quantifiers and a look at the first letter: most lines fail, and they have to fail fast.
 _DEFINITION = re.compile(
-    rb"\n\d++:[ \t\f\v\r]*+(?=[acdefimpst])"
+    rb"\n(\d++:[ \t\f\v\r]*+(?=[acdefimpst])"
     rb"(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|pub(?:\([a-z]+\))?|cdef|cpdef)"
     rb"[ \t\f\v\r]++)*+"
-    rb"(?:def|class|func|fn|function|interface|struct|enum|trait|type|module)[ \t\f\v\r]++(?P<name>\w++)[^\n]*+"
+    rb"(?:def|class|func|fn|function|interface|struct|enum|trait|type|module)[ \t\f\v\r]++(\w++)[^\n]*+)"
 )
 _NUMBERED_LINE = re.compile(rb"^\d+:[^\n]*\n", re.MULTILINE)
 #: Ranks of a file.
@@ -225,8 +225,8 @@ class LineReader:
 
 def definitions(lines: bytes) -> Iterator[tuple[bytes, bytes]]:
     """Those of the lines, each `number:text LF`, that define something, each with the name in lower case."""
-    for found in _DEFINITION.finditer(b"\n" + lines):
-        yield found.group()[1:], found.group("name").lower()
+    for line, name in _DEFINITION.findall(b"\n" + lines):
+        yield line, name.lower()
 
 
 def _without_notes(path: bytes) -> bytes:

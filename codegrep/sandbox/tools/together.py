@@ -152,11 +152,12 @@ class Together:
 
     def _given_out(self, questions: list[Question], printed: LineReader, is_left_out: LeaveOut) -> list[Answer]:
         files = [_File(path, lines, self._width) for path, lines in printed.files() if not is_left_out(path)]
-        folds = any(_FOLDS_TO_ASCII.search(file.lower) for file in files if not file.lower.isascii())
-        as_it_is = _Printed(files, [file.content for file in files])
-        lower = _Printed(files, [file.lower for file in files])
+        folds = any(one.may_fold for one in questions) and any(file.folds for file in files)
+        as_it_is, lower = _Printed(files, [file.content for file in files]), None
+        if any(one.ignore_case for one in questions):
+            lower = _Printed(files, [file.content.lower() for file in files])  # of bytes: ASCII letters only
         return [
-            None if folds and one.may_fold else self._own(one, lower if one.ignore_case else as_it_is)
+            None if folds and one.may_fold else self._own(one, (one.ignore_case and lower) or as_it_is)
             for one in questions
         ]
 
@@ -197,11 +198,7 @@ def _lines_with(content: bytes, looked_at: bytes, texts: list[bytes], most: int 
 
 def _line_count(lines: bytes, text: bytes) -> int:
     """Lines that hold a text."""
-    count, at = 0, lines.find(text)
-    while at >= 0:
-        count += 1
-        at = lines.find(text, lines.find(b"\n", at))
-    return count
+    return len(re.findall(re.escape(text) + rb"[^\n]*+", lines))
 
 
 class _Printed:
@@ -232,17 +229,21 @@ class _File:
     def __init__(self, path: bytes, content: bytes, width: int) -> None:
         self.path, self.content = path, content
         self.has_long_line = len(content) > width and max(map(len, content.split(b"\n"))) >= width
-        self.lower = content.lower()  # of bytes: ASCII letters only
-        self._definitions = [(line, line.lower(), name) for line, name in definitions(content)]
-        self._defining = b"\n".join(lower for _, lower, _ in self._definitions)
+        self._definitions = list(definitions(content))
+        self._defining = b"\n".join([line for line, _ in self._definitions]).lower()
+
+    @property
+    def folds(self) -> bool:
+        """Whether a letter outside ASCII is one inside it when case is ignored."""
+        return not self.content.isascii() and _FOLDS_TO_ASCII.search(self.content) is not None
 
     def definition(self, texts: list[bytes], ignore_case: bool, words: frozenset[bytes]) -> tuple[int, bytes] | None:
         """Rank and line of the first that holds a text and defines one of the words, or else defines anything."""
         if not any(text.lower() in self._defining for text in texts):  # as in most files
             return None
         best: tuple[int, bytes] | None = None
-        for line, lower, name in self._definitions:
-            looked_at = lower if ignore_case else line
+        for line, name in self._definitions:
+            looked_at = line.lower() if ignore_case else line
             for text in texts:
                 if text in looked_at:
                     if name in words:
