@@ -79,8 +79,13 @@ def group(records: Sequence[RunRecord]) -> tuple[list[Design], list[LeftOut]]:
     return sorted(designs, key=lambda design: design.label), left_out
 
 
+def changes_results(key: str) -> bool:
+    """Whether a parameter of this name can change what comes out of a run; the seed can."""
+    return not key.startswith(_NO_CHOICE)
+
+
 def _choices(params: Mapping[str, str]) -> dict[str, str]:
-    return {key: value for key, value in params.items() if key != _SEED and not key.startswith(_NO_CHOICE)}
+    return {key: value for key, value in params.items() if key != _SEED and changes_results(key)}
 
 
 def _is_reward(key: str) -> bool:

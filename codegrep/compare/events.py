@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from codegrep.compare.designs import Design
+from codegrep.compare.designs import Design, changes_results
 from codegrep.compare.runs import RunRecord
 from codegrep.tracking.names import describe
 
@@ -74,6 +74,7 @@ def _alarms(run: RunRecord) -> list[str]:
     if dropped.isdigit() and int(dropped):
         found.append(f"{dropped} values were not finite and are missing from the curves")
     changed = sorted(tag.removeprefix("changed.") for tag in run.tags if tag.startswith("changed."))
+    changed = [name for name in changed if changes_results(name)]
     if changed:
         found.append(f"continued with other settings than it began with: {', '.join(changed[:5])}")
     return found

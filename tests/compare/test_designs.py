@@ -65,3 +65,11 @@ def test_events_add_up_and_shares_are_averaged():
     said = alarms(group([noisy])[0])
     assert any("old weights" in line for line in said) and any("24 rollouts were lost" in line for line in said)
     assert alarms(group([record("v3", 0, 0.5)])[0]) == []
+
+
+def test_a_run_that_went_on_elsewhere_is_no_alarm_and_one_with_other_settings_is():
+    moved = replace(record("v1", 0, 0.5), tags={"changed.cluster.address": "a -> b", "changed.tracking.uri": "c -> d"})
+    assert alarms(group([moved])[0]) == []
+    other = replace(record("v1", 0, 0.5), tags={"changed.cluster.address": "a -> b", "changed.train.grpo.kl": "0 -> 1"})
+    (said,) = alarms(group([other])[0])
+    assert said == "v1, seed 0: continued with other settings than it began with: train.grpo.kl"
