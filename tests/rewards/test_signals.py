@@ -38,7 +38,9 @@ def test_every_shipped_governance_loads() -> None:
     assert set(rules) == {"plain", "signal_reshaping", "left_out", "overlong"}
     assert rules["signal_reshaping"].infrastructure_in_group and rules["signal_reshaping"].masked_in_group
     assert not any(rules[name].infrastructure_in_group for name in ("plain", "left_out", "overlong"))
-    assert rules["left_out"].handling == rules["signal_reshaping"].handling
+    # The same handling, but that a judge's outage is no judgement.
+    judge = {"judge_failed": "full_mask"}
+    assert dict(rules["left_out"].handling) == {**rules["signal_reshaping"].handling, **judge}
     assert not rules["left_out"].masked_in_group
 
 
