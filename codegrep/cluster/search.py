@@ -136,8 +136,9 @@ def _tune(sweep: SearchConfig, request: Request, steps: int, trial: Trial, folde
         room += 1
     if not room:
         raise CodegrepError(f"a trial asks for {request}, which no node here has", "Use a smaller scale")
-    # A trial only watches its process; what the process uses, it asks for itself.
-    trainable = tune.with_resources(trial.__call__, {"CPU": 0})
+    # A trial only watches its process; what the process uses, it asks for itself. Tune wants a request all the same: a
+    # byte takes no core from it.
+    trainable = tune.with_resources(trial.__call__, {"CPU": 0, "memory": 1})
     place = folder / "tune"
     if tune.Tuner.can_restore(str(place)):
         tuner = tune.Tuner.restore(str(place), trainable, resume_errored=True)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from codegrep.compare.analysis import Analysis, Contrast
+from codegrep.compare.analysis import STARTS, Analysis, Contrast
 from codegrep.compare.measures import MEASURES, PRIMARY, measure
 from codegrep.metrics.bootstrap import Interval
 from codegrep.metrics.runs import detectable, least_repositories, repositories_needed, runs_needed
@@ -25,6 +25,7 @@ class Claim(Enum):
     ALIKE = "alike"  # the whole interval lies within the margin
     OPEN = "open"
     ONE_RUN = "one run"  # one of the two has a single run: nothing may be said about the design
+    UNMOVED = "unmoved"  # both score what the model they started from scores, on every issue
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,13 @@ class Verdict:
 
 def verdict(analysis: Analysis, margin: float = MARGIN) -> Verdict:
     """Put the analysis into words."""
-    pairs = tuple(_pair(contrast, analysis, margin) for contrast in analysis.primary)
+    unmoved = _unmoved(analysis)
+    pairs = tuple(
+        _pair_that_has_not_moved(contrast.a, contrast.b)
+        if {contrast.a, contrast.b} <= unmoved
+        else _pair(contrast, analysis, margin)
+        for contrast in analysis.primary
+    )
     against = tuple(_against(contrast) for contrast in analysis.against)
     return Verdict(_headline(analysis, pairs), pairs, against)
 
@@ -71,6 +78,20 @@ def claim_of(contrast: Contrast, margin: float = MARGIN) -> Claim:
     if -margin < d.low and d.high < margin:
         return Claim.ALIKE
     return Claim.OPEN
+
+
+def _unmoved(analysis: Analysis) -> set[str]:
+    """Designs that score exactly what their start scores: equal results of such a training are no result."""
+    return {c.a for c in analysis.against if c.b in STARTS and c.result.better == c.result.worse == 0}
+
+
+def _pair_that_has_not_moved(a: str, b: str) -> PairVerdict:
+    what = (
+        f"Nothing can be said about {a} and {b}: on every issue both score what the model they started from scores. "
+        "They have hardly been trained."
+    )
+    settle = "Train for more steps or with a larger learning rate, until KL to the reference rises."
+    return PairVerdict(a, b, Claim.UNMOVED, what, (), settle)
 
 
 def _pair(contrast: Contrast, analysis: Analysis, margin: float) -> PairVerdict:
@@ -202,6 +223,8 @@ def _headline(analysis: Analysis, pairs: Sequence[PairVerdict]) -> str:
         return f"{best} finds files better than {_list(others)}."
     if better:
         return "; ".join(f"{winner} is better than {loser}" for winner, loser in better) + "; the other pairs are open."
+    if all(pair.claim is Claim.UNMOVED for pair in pairs):
+        return f"No verdict: {_list(designs)} score what the model they started from scores, on every issue."
     if all(pair.claim is Claim.ALIKE for pair in pairs):
         return f"{_list(designs)} are alike in {PRIMARY.label}, within the margin that counts."
     return f"Not settled: no design can be called better than another in held-out {PRIMARY.label} yet."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from codegrep.compare.contents import Comparison, page_of
 from codegrep.compare.designs import group
 from codegrep.compare.figures import curves_figure, difference_figure, held_out_figure
 from codegrep.compare.page import html, markdown
+from codegrep.compare.runs import RunRecord
 from codegrep.compare.verdict import Claim, verdict
 from codegrep.errors import DataError
 from tests.compare.made_runs import record
@@ -56,6 +58,21 @@ def test_a_small_difference_is_open_and_the_page_says_what_would_settle_it():
 def test_equal_results_are_alike():
     found = verdict(analysis({"v1": 1.0, "v3": 1.0}, (0, 1, 2)))
     assert found.pairs[0].claim is Claim.ALIKE and "are alike" in found.headline
+
+
+def with_start(made: RunRecord, start: str) -> RunRecord:
+    """The run, and rows of the model it started from with the same scores."""
+    rows = [replace(row, retriever=start) for row in made.rows if row.retriever == "trained"]
+    return replace(made, rows=[*made.rows, *rows])
+
+
+@pytest.mark.parametrize("start", ["warm_start", "base"])
+def test_policies_that_have_not_moved_are_not_called_alike(start: str):
+    records = [with_start(record(name, seed, 1.0), start) for name in ("v1", "v3") for seed in (0, 1, 2)]
+    found = verdict(analyse(group(records)[0], resamples=200))
+    (pair,) = found.pairs
+    assert pair.claim is Claim.UNMOVED and "hardly been trained" in pair.what and "learning rate" in pair.settle
+    assert found.headline.startswith("No verdict: v1 and v3 score what the model they started from scores")
 
 
 def test_a_design_alone_is_still_set_against_the_baselines():
