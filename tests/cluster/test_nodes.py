@@ -32,7 +32,9 @@ def experiment(tmp_path: Path) -> Iterator[Experiment]:
 
 
 def on(cluster: Raylets, experiment: Experiment, *arguments: str) -> None:
-    experiment.arguments = (*arguments, *PLAIN, "cluster=address", f"cluster.address={cluster.address}")
+    first = [a for a in arguments if a.startswith(("-", "+"))]  # what Hydra wants before the values
+    own = [a for a in arguments if a not in first]  # they count, so they come last
+    experiment.arguments = (*first, *PLAIN, *own, "cluster=address", f"cluster.address={cluster.address}")
     experiment.environment = dict(cluster.environment)
 
 
