@@ -13,6 +13,7 @@ from trl import GRPOConfig
 from codegrep.config import GRPOSettings
 from codegrep.errors import ConfigError, DataError
 from codegrep.rollout.record import ExitCause, Rollout
+from codegrep.training.learning_rate import warmup_steps
 from codegrep.training.scoring import SHAPE
 
 # TRL scores the reference only where the coefficient of KL is not 0. This one is lost in the rounding of any gradient.
@@ -48,7 +49,7 @@ def grpo_arguments(
         pad_to_multiple_of=SHAPE,
         learning_rate=settings.learning_rate,
         lr_scheduler_type=settings.scheduler,
-        warmup_steps=math.ceil(settings.warmup_share * settings.steps),
+        warmup_steps=warmup_steps(settings.warmup_share, settings.steps),
         max_grad_norm=settings.max_grad_norm,
         beta=settings.kl or (_UNFELT if settings.measure_kl else 0.0),
         epsilon=settings.clip_low,

@@ -9,7 +9,6 @@ see each other.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,6 +23,7 @@ from transformers import PreTrainedTokenizerBase, Trainer, TrainingArguments
 from codegrep.config import WarmStartConfig
 from codegrep.errors import DataError
 from codegrep.training.examples import Example, plan_steps
+from codegrep.training.learning_rate import warmup_steps
 from codegrep.training.scoring import SHAPE
 
 
@@ -104,7 +104,7 @@ class WarmStartTrainer(Trainer):
             per_device_train_batch_size=1,  # one item is one step's share
             learning_rate=settings.learning_rate,
             lr_scheduler_type="cosine",
-            warmup_steps=math.ceil(settings.warmup_share * steps),
+            warmup_steps=warmup_steps(settings.warmup_share, steps),
             weight_decay=settings.weight_decay,
             max_grad_norm=settings.max_grad_norm,
             logging_strategy="steps",

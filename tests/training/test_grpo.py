@@ -303,6 +303,14 @@ def test_schedule_takes_every_issue_and_none_twice_a_step() -> None:
     assert set(rows) == set(ids)
 
 
+@pytest.mark.parametrize(("steps", "warm_up"), [(2, 0), (3, 0), (19, 0), (20, 1), (100, 5), (2000, 100)])
+def test_a_run_too_short_for_a_warm_up_has_none(steps: int, warm_up: int, tmp_path: Path) -> None:
+    """The first step of a warm-up has a learning rate of 0."""
+    settings = replace(GRPO, steps=steps, warmup_share=0.05)
+    made = grpo_arguments(settings, tmp_path, 0, workers=1, max_completion_tokens=10, use_cpu=True)
+    assert made.warmup_steps == warm_up
+
+
 def test_impossible_settings_are_refused_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="do not fill one step"):
         schedule(["a"], GRPO, seed=0)
