@@ -160,7 +160,7 @@ def _tune(sweep: SearchConfig, request: Request, steps: int, trial: Trial, folde
         )
     grid: Any = tuner.fit()
     rows = []
-    for number, result in enumerate(grid):
+    for result in grid:
         metrics = result.metrics or {}
         run = str(metrics.get("run", ""))
         rungs = read(folder.parents[1] / "runs" / run / LADDER_FILE) if run else []
@@ -169,7 +169,6 @@ def _tune(sweep: SearchConfig, request: Request, steps: int, trial: Trial, folde
         said = str(result.error).strip().splitlines()[-1][:200] if result.error else ""
         rows.append(
             {
-                "trial": number,
                 **values,
                 METRIC: top.f05 if top else None,
                 TIME: top.step if top else None,
@@ -178,7 +177,9 @@ def _tune(sweep: SearchConfig, request: Request, steps: int, trial: Trial, folde
                 "error": said,
             }
         )
-    return rows
+    # Best first. Tune's own order is another one each time a search is restored.
+    rows.sort(key=lambda row: (row[METRIC] is None, -(row[METRIC] or 0.0), row["run"], row["error"]))
+    return [{"trial": number, **row} for number, row in enumerate(rows)]
 
 
 def domain(values: Mapping[str, Any]) -> Any:
