@@ -29,6 +29,7 @@ PATIENCE = Patience(start_seconds=120, request_seconds=60, attempts=4)
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[None]:
     ray.init(
+        address="local",
         num_cpus=2,
         include_dashboard=False,
         log_to_driver=False,

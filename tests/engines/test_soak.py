@@ -64,6 +64,7 @@ def test_a_thousand_rollouts(tmp_path: Path) -> None:
     wanted = replace(spec(model), stop_ids=tuple(sorted(chat.stop_ids)))
     packages = [package_adapter(policy(model, 0.1 + 0.1 * n), n) for n in (1, 2)]
     ray.init(
+        address="local",
         num_cpus=2,
         include_dashboard=False,
         log_to_driver=False,

@@ -25,7 +25,13 @@ from codegrep.training.lora import adapter_sha256
 from codegrep.training.ray_loop import TrainingSpec, run_training
 from tests.training.made_rollouts import GRPO, GUARD_RAILS, LORA, WARM_START, Made, issues, rollout
 
-RAY = {"num_cpus": 2, "include_dashboard": False, "log_to_driver": False, "object_store_memory": 80 * 2**20}
+RAY = {
+    "address": "local",  # never a cluster that happens to run on the machine
+    "num_cpus": 2,
+    "include_dashboard": False,
+    "log_to_driver": False,
+    "object_store_memory": 80 * 2**20,
+}
 STEPS = 6
 
 

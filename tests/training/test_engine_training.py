@@ -67,6 +67,7 @@ def cluster() -> Iterator[None]:
     import ray
 
     ray.init(
+        address="local",
         num_cpus=2,
         include_dashboard=False,
         log_to_driver=False,
