@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from transformers import LlamaForCausalLM
 
 from codegrep.config import SyncConfig
 from codegrep.engines.actor import ReplicaResources, start_replicas
@@ -44,6 +46,7 @@ pytestmark = [
     ),
 ]
 LONGEST = 32
+STOP_IDS = tuple(range(2, 52))
 PATIENCE = Patience(start_seconds=600, request_seconds=120, attempts=30)
 
 
@@ -59,7 +62,15 @@ class Forgetful(VLLMEngine):
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make(tmp_path_factory.mktemp("models"))
+    """Fifty tokens that end a turn and share one long embedding: about one token in seven ends it, and an adapter can
+    learn not to. With random weights and one such token the length has nothing to learn from."""
+    folder = make(tmp_path_factory.mktemp("models"))
+    model = LlamaForCausalLM.from_pretrained(folder)
+    with torch.no_grad():
+        ends = model.lm_head.weight[STOP_IDS[0] : STOP_IDS[-1] + 1]
+        ends.copy_(35 * ends.mean(0, keepdim=True).expand_as(ends))
+    model.save_pretrained(folder)
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +90,7 @@ def cluster() -> Iterator[None]:
 
 
 def replicas(model: Path, engine: type[VLLMEngine] = VLLMEngine) -> RemoteEngine:
-    wanted = spec(model)
+    wanted = replace(spec(model), stop_ids=STOP_IDS)
     resources = ReplicaResources(0.5, 0.0, environment(wanted.vllm))
     return start_replicas(1, partial(engine.start, wanted), resources, PATIENCE)
 
@@ -135,7 +146,7 @@ class Length:
 def trainer_on(model: Path, folder: Path, source: FromEngine, steps: int, **changes: Any) -> CodegrepGRPOTrainer:
     base, tokenizer = BaseModel(str(model), "float32").load()
     add_scoring(base)
-    settings = replace(GRPO, steps=steps, group_size=8, learning_rate=5e-2, kl=0.0, save_every=1000, **changes)
+    settings = replace(GRPO, steps=steps, group_size=8, learning_rate=1e-2, kl=0.0, save_every=1000, **changes)
     made = CodegrepGRPOTrainer(
         model=base,
         tokenizer=tokenizer,
@@ -165,8 +176,7 @@ def test_a_reward_rises_through_the_engine_and_the_gap_stays_small(cluster: None
     finally:
         remote.end()
     rewards = [seen[step]["reward/total"] for step in range(1, 31)]
-    first, last = sum(rewards[:5]) / 5, sum(rewards[-5:]) / 5
-    assert last > first + 0.1, rewards
+    assert rewards[0] < 0.5 and sum(rewards[-5:]) / 5 > 0.8, rewards
     for step in range(1, 31):
         assert seen[step]["policy/logprob_gap"] < 1e-3, (step, seen[step]["policy/logprob_gap"])
         assert seen[step]["policy/ess"] > 0.999
