@@ -33,6 +33,7 @@ from codegrep.engines.vllm_arguments import VLLMSpec
 from codegrep.errors import ConfigError
 from codegrep.rollout.loop import RolloutLoop
 from codegrep.rollout.record import Rollout
+from codegrep.rollout.store import write_rollouts
 from scripts.bench.rollout_material import Material, prepare
 
 TEMPERATURE, TOP_P, TOP_K = 1.0, 0.9, 50  # the paper's
@@ -250,6 +251,7 @@ def main() -> int:
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--group", type=int, default=8)
     parser.add_argument("--parts", default="vllm,transformers,trl,step", help="which parts, for a look at one")
+    parser.add_argument("--keep", type=Path, help="folder for vLLM's rollouts, to be replayed: sandbox.py --rollouts")
     parser.add_argument("overrides", nargs="*", help="Hydra overrides")
     options = parser.parse_args()
     overrides = ["engine=vllm", "agent.parallel_rollouts=64", *options.overrides]
@@ -277,6 +279,9 @@ def main() -> int:
                 vllm = asyncio.run(with_vllm(material, sampling, None))
                 result["rollout_vs_bare_engine"] = _ratio(vllm["pace"], vllm["ceiling"])
                 result["shares"] = vllm["shares"]
+                if options.keep:
+                    options.keep.mkdir(parents=True, exist_ok=True)
+                    write_rollouts(options.keep, vllm["rollouts"])
                 if options.adapter:
                     adapted = asyncio.run(with_vllm(material, sampling, options.adapter))
                     result["lora_vs_base"] = _ratio(adapted["pace"], vllm["pace"])
@@ -296,7 +301,7 @@ def main() -> int:
         if "step" in parts and rollouts:
             from scripts.bench.rollout_step import step_ratio
 
-            batch = rollouts[: 4 if options.quick else 8]
+            batch = rollouts[: 2 if options.quick else 8]
             result["step_vs_trl"] = round(step_ratio(material, batch, work, say), 3)
         material.sandbox.close()
     result["peak_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
