@@ -194,6 +194,8 @@ class RemoteEngine:
                         raise InfrastructureError(
                             f"engine replica {replica.number} did not start in {seconds:.0f} s ({error})"
                         ) from None
+                    if not isinstance(error, _GoneError):  # the actor lives, and what it has started does not
+                        self._restart(replica, replica.epoch, str(error))
                     await asyncio.sleep(_PAUSE)
             replica.ready = True
             return receipt

@@ -10,6 +10,7 @@ import importlib.util
 import itertools
 import math
 import os
+import re
 import shutil
 import tempfile
 from contextlib import suppress
@@ -22,6 +23,9 @@ from codegrep.engines.vllm_arguments import VLLMSpec, engine_arguments, environm
 from codegrep.errors import ConfigError, InfrastructureError, ModelError
 
 _OPEN_FILES = Path("/proc/self/fd")
+# What vLLM says of processes that a signal has ended before they were up. A crash of its own has other numbers, or none
+# when it asks before the system knows: the next start will tell.
+_KILLED = re.compile(r"Failed core proc\(s\): \{(?:\}|[^}]*: -(?:9|15)\b)")
 _SLOT = 1  # vLLM counts adapters from 1
 _INSTALL = "Run make cpu-engine (on GPUs: pip install 'codegrep[gpu-engine]'), or use engine=transformers"
 
@@ -54,6 +58,7 @@ class VLLMEngine:
 
         Raises:
             ConfigError: vLLM is not installed, or refuses an argument.
+            EngineLostError: its processes were killed while they started.
             ModelError: vLLM cannot run the model.
         """
         os.environ.update({k: v for k, v in environment(spec.vllm).items() if k not in os.environ})
@@ -71,12 +76,18 @@ class VLLMEngine:
         try:
             llm = AsyncLLM.from_engine_args(made)
         except Exception as error:  # the library raises many types for what is wrong with model, memory or device
+            if _KILLED.search(str(error)):
+                raise EngineLostError("vLLM's process was killed while it started (out of memory?)") from error
             raise ModelError(
                 f"vLLM cannot start with model folder {spec.model}: {_first_line(error)}",
                 "Its log says more; see docs/engines.md for memory and threads",
             ) from error
         engine = cls(spec, llm)
-        await llm.collective_rpc("end_with", args=(os.getpid(),))
+        try:
+            await engine._ask(llm.collective_rpc("end_with", args=(os.getpid(),)))
+        except InfrastructureError:
+            await engine.close()
+            raise
         return engine
 
     async def generate(self, request: GenerationRequest) -> Generation:

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load
 
 from codegrep.engines.adapter import AdapterPackage, AdapterReceipt, factors_sha256
-from codegrep.engines.engine import Generation, GenerationRequest, Sampling
+from codegrep.engines.engine import EngineLostError, Generation, GenerationRequest, Sampling
 
 SAMPLING = Sampling(max_tokens=4)
 
@@ -20,8 +20,9 @@ SAMPLING = Sampling(max_tokens=4)
 class FakeEngine:
     """Says the prompt's first token, then its own process id; `folder` holds files that order misdeeds.
 
-    A file "die", "hang", "garbage" or "forget" is taken (removed) by the first replica that sees it, which then does
-    so once: dies by SIGKILL, never answers, answers nonsense, or acknowledges an adapter without loading it.
+    A file is taken (removed) by the first replica that sees it, which then does so once: "die" by SIGKILL, "hang"
+    without an answer, answer "garbage", or "forget" an adapter that it acknowledges. One that takes "lose" or
+    "stillborn" has lost the process that computes, when it is given an adapter or while it starts; for good.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -29,6 +30,7 @@ class FakeEngine:
         self.weights_version = 0
         self._tensors: dict[str, torch.Tensor] = {}
         self.asleep = False
+        self._lost = False
         with (folder / "started").open("a") as file:
             file.write(f"{os.getpid()}\n")
 
@@ -45,6 +47,9 @@ class FakeEngine:
         return Generation((request.prompt_ids[0], os.getpid()), (-1.0, -1.0), "stop", self.weights_version)
 
     async def load_adapter(self, package: AdapterPackage) -> AdapterReceipt:
+        self._lost |= self._ordered("lose")
+        if self._lost:
+            raise EngineLostError("the core is dead")
         if not self._ordered("forget"):
             self._tensors, self.weights_version = load(package.tensors), package.version
         a = [t for n, t in self._tensors.items() if "lora_A" in n]
@@ -72,7 +77,10 @@ class FakeEngine:
 
 
 async def build(folder: Path) -> FakeEngine:
-    return FakeEngine(folder)
+    engine = FakeEngine(folder)
+    if engine._ordered("stillborn"):
+        raise EngineLostError("the core was killed while it started")
+    return engine
 
 
 def package(version: int) -> AdapterPackage:

@@ -86,6 +86,18 @@ def test_a_replica_that_hangs_is_restarted(cluster: None, tmp_path: Path) -> Non
     with_replicas(tmp_path, 1, work, Patience(120, 4, 3))
 
 
+def test_a_replica_whose_core_dies_outside_a_request_is_started_again(cluster: None, tmp_path: Path) -> None:
+    async def work(remote: RemoteEngine) -> None:
+        await remote.sync(package(1))
+        (tmp_path / "lose").touch()
+        (tmp_path / "stillborn").touch()
+        assert [r.version for r in await remote.sync(package(2))] == [2]
+        assert (await ask(remote, 9)).weights_version == 2
+
+    with_replicas(tmp_path, 1, work, Patience(60, 20, 3))
+    assert len(set(started(tmp_path))) == 3
+
+
 def test_kin_share_a_replica_and_others_are_spread(cluster: None, tmp_path: Path) -> None:
     async def work(remote: RemoteEngine) -> None:
         kin = await asyncio.gather(*(ask(remote, n, kin=4) for n in range(6)))

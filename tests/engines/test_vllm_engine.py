@@ -6,8 +6,10 @@ import asyncio
 import importlib.util
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -199,6 +201,31 @@ def test_a_dead_engine_says_so(model: Path, run: Run) -> None:
 
     run(work())
     time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_an_engine_that_is_killed_while_it_starts_can_be_started_again(model: Path, run: Run) -> None:
+    from codegrep.engines.vllm_engine import VLLMEngine
+
+    killed: list[int] = []
+    others = set(_children(os.getpid()))
+
+    def hunt() -> None:
+        until = time.monotonic() + 60
+        while not killed and time.monotonic() < until:
+            for pid in set(_children(os.getpid())) - others:
+                with suppress(OSError):
+                    if "EngineCore" in Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " "):
+                        os.kill(pid, signal.SIGKILL)
+                        killed.append(pid)
+            time.sleep(0.05)
+
+    hunter = threading.Thread(target=hunt)
+    hunter.start()
+    with pytest.raises(EngineLostError, match="killed while it started"):
+        run(VLLMEngine.start(spec(model)))
+    hunter.join()
+    assert len(killed) == 1
 
 
 def _children(pid: int) -> list[int]:

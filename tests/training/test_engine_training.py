@@ -104,9 +104,13 @@ class FromEngine:
     sync: SyncConfig = field(default_factory=SyncConfig)
     follower: FollowingReplicas | None = None
     said: dict[str, float] | None = None
+    asked: threading.Event = field(default_factory=threading.Event)
+    collected: list[Rollout] = field(default_factory=list)
 
     def collect(self, wanted: Sequence[Issue], group_size: int, step: int) -> list[Rollout]:
-        return self.loop.run_until_complete(self._collect(wanted, group_size, step))
+        made = self.loop.run_until_complete(self._collect(wanted, group_size, step))
+        self.collected += made
+        return made
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -118,6 +122,7 @@ class FromEngine:
         if self.follower is None:
             self.follower = FollowingReplicas(self.remote, partial(package_adapter, self.policy), self.sync)
         self.said = await self.follower.follow(step)
+        self.asked.set()
         places = [(issue, place) for issue in wanted for place in range(group_size)]
         return await asyncio.gather(*(self._one(issue, step * 1000 + place) for issue, place in places))
 
@@ -194,32 +199,35 @@ def test_a_skipped_sync_stops_training(cluster: None, model: Path, tmp_path: Pat
 
 def test_an_engine_that_is_killed_twenty_times_costs_no_rollout(cluster: None, model: Path, tmp_path: Path) -> None:
     remote, killed, over = replicas(model), [], threading.Event()
+    source = FromEngine(remote)
 
     def hunt() -> None:
-        # the process with the model is the engine's core, a child of the actor; it ends with it
+        # One in each step, while its rollouts are under way; by turns the process with the model and the actor.
         while len(killed) < 20 and not over.is_set():
-            for pid in _engine_cores():
-                if pid not in killed:
-                    time.sleep(0.3)  # into the middle of a step
+            if source.asked.wait(1):
+                source.asked.clear()
+                time.sleep(0.05)
+                for pid in _engine_cores():
                     os.kill(_parent(pid) if len(killed) % 2 else pid, signal.SIGKILL)
                     killed.append(pid)
-            time.sleep(0.2)
 
     hunter = threading.Thread(target=hunt)
     try:
         seen: dict[int, dict[str, float]] = {}
-        source = FromEngine(remote)
-        trainer = trainer_on(model, tmp_path, source, steps=200)
+        trainer = trainer_on(model, tmp_path, source, steps=22)
         trainer.add_callback(StepLog(lambda step, numbers: seen.setdefault(step, numbers), trainer.grpo_names))
         hunter.start()
-        while len(killed) < 20:
-            rollouts = source.collect(issues(2), 8, len(killed))
-            assert len(rollouts) == 16 and all(r.exit_cause == "answer" and r.completion_ids for r in rollouts)
+        trainer.train()
     finally:
         over.set()
         hunter.join()
         remote.end()
-    assert len(killed) == 20
+    assert len(killed) == len(set(killed)) == 20
+    assert remote.counts["restarts"] >= 20 and remote.counts["retries"] >= 20, remote.counts
+    assert sorted(seen) == list(range(1, 23)) and len(source.collected) == 22 * 16
+    assert all(r.exit_cause == "answer" and r.completion_ids and not r.error for r in source.collected)
+    for step, numbers in seen.items():
+        assert numbers["policy/logprob_gap"] < 1e-3 and numbers["engine/weights_version"] == step - 1
     time.sleep(3)
     assert not _engine_cores()  # none has outlived its replica
 
