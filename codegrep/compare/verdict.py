@@ -97,7 +97,7 @@ def _pair_that_has_not_moved(a: str, b: str) -> PairVerdict:
 def _pair(contrast: Contrast, analysis: Analysis, margin: float) -> PairVerdict:
     a, b, claim = contrast.a, contrast.b, claim_of(contrast, margin)
     d = contrast.result.difference
-    counts = f"{contrast.result.better} issues better, {contrast.result.equal} equal, {contrast.result.worse} worse"
+    counts = _counts(contrast, Claim.BETTER)
     if claim in (Claim.BETTER, Claim.WORSE):
         winner, loser = (a, b) if claim is Claim.BETTER else (b, a)
         size = _turned(d) if claim is Claim.WORSE else d
@@ -150,7 +150,7 @@ def settle(contrast: Contrast, analysis: Analysis, margin: float = MARGIN) -> st
     observed = abs(contrast.result.difference.estimate)
     seen = observed >= margin
     aim, which = (
-        (observed, "as large as the one seen") if seen else (margin, f"of {margin:g}, the smallest that counts")
+        (observed, "as large as the one seen") if seen else (margin, f"of {margin:g}, the smallest that counts,")
     )
     if variance.total <= 0:
         said.append("Every issue came out the same in every run; more of the same data will not change that")
@@ -158,7 +158,7 @@ def settle(contrast: Contrast, analysis: Analysis, margin: float = MARGIN) -> st
     said.append(f"With what is here a true difference of {detectable(variance):.3f} would be found four times in five")
     plan = _plan(contrast, fewest, repositories, aim)
     said.append(
-        f"One {which}, would take {plan}" if detectable(variance) > aim else "A difference of that size would be seen"
+        f"One {which} would take {plan}" if detectable(variance) > aim else "A difference of that size would be seen"
     )
     return ". ".join(said) + "."
 
@@ -238,7 +238,7 @@ def _single(a: str, b: str, analysis: Analysis) -> str:
 def _counts(contrast: Contrast, claim: Claim) -> str:
     r = contrast.result
     better, worse = (r.better, r.worse) if claim is Claim.BETTER else (r.worse, r.better)
-    return f"{better} issues better, {r.equal} equal, {worse} worse"
+    return f"better on {better} of {better + r.equal + worse} issues, equal on {r.equal}, worse on {worse}"
 
 
 def _turned(d: Interval) -> Interval:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -182,15 +183,23 @@ def _over_runs(a: Scores, b: Scores) -> tuple[float, float | None, float | None]
     floor = 2 / math.comb(a.runs + b.runs, a.runs)
     if np.ptp(means_a) < _TIES and np.ptp(means_b) < _TIES:  # all runs alike: no spread to test against
         return (1.0 if abs(means_a[0] - means_b[0]) < _TIES else exact), exact, floor
-    return float(stats.ttest_ind(means_a, means_b, equal_var=False).pvalue), exact, floor
+    with _about_nearly_equal_means():
+        return float(stats.ttest_ind(means_a, means_b, equal_var=False).pvalue), exact, floor
 
 
 def _t_test(means: Floats, constant: float) -> float:
     if np.ptp(means) < _TIES:
         return 1.0 if abs(means[0] - constant) < _TIES else 2.0 ** (1 - len(means))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # nearly equal means: the p-value is right all the same
+    with _about_nearly_equal_means():
         return float(stats.ttest_1samp(means, constant).pvalue)
+
+
+@contextmanager
+def _about_nearly_equal_means() -> Iterator[None]:
+    """SciPy warns of lost precision where one side hardly varies; the p-value is right all the same."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        yield
 
 
 def _mean_difference(x: Floats, y: Floats, axis: int) -> Floats:

@@ -71,6 +71,12 @@ def test_runs_that_are_all_alike_cannot_be_tested_by_their_spread():
     assert apart.p_runs == pytest.approx(0.1)  # only the exact test is left
 
 
+@pytest.mark.filterwarnings("error")
+def test_runs_that_are_alike_but_for_rounding_are_no_warning_on_the_terminal():
+    found = compare_designs(constant(2.0, 2.0, 2.0 + 4e-16), constant(2.0, 2.1, 2.3), REPOSITORIES)
+    assert found.p_runs is not None and 0.2 < found.p_runs < 0.4
+
+
 def test_seeds_widen_the_interval():
     """The spread of three runs, .5 .6 .7, with its small-number correction: sd of the drawn mean is .1 / sqrt 3."""
     alone = mean_interval(constant(0.6), REPOSITORIES)
