@@ -38,7 +38,7 @@ def test_every_stage_runs_through_vllm(shared_experiment: Callable[..., Experime
     assert metrics["policy/logprob_gap"] < 1e-2 and metrics["policy/ess"] > 0.99
     for model in ("base", "warm_start", "trained"):
         said = json.loads((artifacts[f"measured-{model}"] / "artifact.json").read_text(encoding="utf-8"))
-        assert said["lost"] == 0
+        assert said["summary"]["lost"] == 0
     assert run.gone(20) == {}
 
 
