@@ -148,6 +148,8 @@ class JobsAPI:
         fix = "Check cluster.submit.address, and that the dashboard runs there"
         if "uthenticat" in str(error):
             fix = "Put the cluster's token into RAY_AUTH_TOKEN, or its file into RAY_AUTH_TOKEN_PATH"
+        elif _NO_AGENT in str(error):
+            fix = "Another Ray there may hold the port of its agent: ray start … --dashboard-agent-listen-port=0"
         return InfrastructureError(f"the cluster at {self._address} {what}: {said}", fix)
 
     async def _tail(self, client: Any, job_id: str, printed: int) -> int:
