@@ -31,7 +31,7 @@ def test_help_and_config_import_nothing_heavy(arguments: tuple[str, ...]) -> Non
 
 
 def test_help_answers_quickly() -> None:
-    # It takes 1.1 to 1.5 s. CPU time of the whole process, since a busy machine stretches wall time; but a neighbour on the
+    # It takes 1.1 to 1.5 s. CPU time of the whole process, since a busy machine stretches wall time; a neighbour on the
     # same core stretches CPU time too, so the bound is where something heavy is imported (above: that nothing is).
     code = (
         "import resource, subprocess, sys\n"
