@@ -243,7 +243,7 @@ def with_trl(material: Material, folder: Path, sampling: Sampling) -> Pace:
 def main() -> int:
     """Run all parts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="8 rollouts of 48 tokens a turn: under a minute")
+    parser.add_argument("--quick", action="store_true", help="8 rollouts of 48 tokens a turn: under two minutes, most of it starts")
     parser.add_argument("--issues", type=Path, help="JSONL in SWE-bench form")
     parser.add_argument("--repositories", type=Path, help="folder with their clones")
     parser.add_argument("--model", default="", help="model.path; a warm-started model makes rollouts of several turns")
@@ -301,7 +301,7 @@ def main() -> int:
         if "step" in parts and rollouts:
             from scripts.bench.rollout_step import step_ratio
 
-            batch = rollouts[: 2 if options.quick else 8]
+            batch = rollouts[: 4 if options.quick else 8]
             result["step_vs_trl"] = round(step_ratio(material, batch, work, say), 3)
         material.sandbox.close()
     result["peak_rss_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
