@@ -243,7 +243,7 @@ def with_trl(material: Material, folder: Path, sampling: Sampling) -> Pace:
 def main() -> int:
     """Run all parts."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="8 rollouts of 48 tokens a turn: under two minutes, most of it starts")
+    parser.add_argument("--quick", action="store_true", help="8 rollouts of 48 tokens a turn; mostly starts")
     parser.add_argument("--issues", type=Path, help="JSONL in SWE-bench form")
     parser.add_argument("--repositories", type=Path, help="folder with their clones")
     parser.add_argument("--model", default="", help="model.path; a warm-started model makes rollouts of several turns")
