@@ -31,7 +31,9 @@ from codegrep.engines.adapter import AdapterPackage, check_receipt
 from codegrep.engines.engine import Engine, Generation, GenerationRequest, Sampling
 from codegrep.engines.vllm_arguments import VLLMSpec
 from codegrep.errors import ConfigError
+from codegrep.issues.issue import Issue
 from codegrep.rollout.loop import RolloutLoop
+from codegrep.rollout.policy import Policy
 from codegrep.rollout.record import Rollout
 from codegrep.rollout.store import write_rollouts
 from scripts.bench.rollout_material import Material, prepare
@@ -92,12 +94,26 @@ class Recorder:
         return chains
 
 
-async def roll(material: Material, engine: Engine, sampling: Sampling, seed: int) -> tuple[list[Rollout], Pace]:
-    """All rollouts through the loop."""
+class TimedLoop(RolloutLoop):
+    """The loop, with the wall time of every rollout from its first line to its last."""
+
+    spent = 0.0
+
+    async def run_policy(self, issue: Issue, policy: Policy, **named: Any) -> Rollout:
+        """See RolloutLoop."""
+        began = time.perf_counter()
+        try:
+            return await super().run_policy(issue, policy, **named)
+        finally:
+            self.spent += time.perf_counter() - began
+
+
+async def roll(
+    material: Material, engine: Engine, sampling: Sampling, seed: int
+) -> tuple[list[Rollout], Pace, dict[str, float]]:
+    """All rollouts through the loop, and where their time went."""
     config = material.config
-    loop = RolloutLoop(
-        engine, material.sandbox, material.chat, config.agent, config.tools, context=config.model.context
-    )
+    loop = TimedLoop(engine, material.sandbox, material.chat, config.agent, config.tools, context=config.model.context)
     seeds = [seed * 10_000 + place for place in range(len(material.issues))]
     before, began = _cpu(), time.perf_counter()
     rollouts = await loop.run_many(material.issues, sampling, seeds=seeds)
@@ -105,7 +121,8 @@ async def roll(material: Material, engine: Engine, sampling: Sampling, seed: int
     lost = [r.error for r in rollouts if r.error]
     if lost:
         raise SystemExit(f"{len(lost)} rollouts were lost: {lost[0]}")
-    return rollouts, Pace(sum(r.generated_tokens for r in rollouts), wall, _cpu() - before)
+    pace = Pace(sum(r.generated_tokens for r in rollouts), wall, _cpu() - before)
+    return rollouts, pace, shares(rollouts, loop.spent, wall)
 
 
 async def replay(engine: Engine, chains: Sequence[Sequence[GenerationRequest]]) -> Pace:
@@ -119,16 +136,20 @@ async def replay(engine: Engine, chains: Sequence[Sequence[GenerationRequest]]) 
     return Pace(sum(tokens), time.perf_counter() - began, _cpu() - before)
 
 
-def shares(rollouts: Sequence[Rollout], wall: float) -> dict[str, float]:
-    """Where a rollout's time goes: generation and tools by its own clocks; the rest is protocol and waiting."""
+def shares(rollouts: Sequence[Rollout], spent: float, wall: float) -> dict[str, float]:
+    """Where the time of the rollouts goes, all of them from the start to the end of the last.
+
+    generation (the engine's queue included) and tools by the rollouts' own clocks; protocol is the rest of their time:
+    prompts, parsing, rendering, and waiting for the event loop; waiting is what came before and after a rollout.
+
+    Args:
+        spent: wall time of every rollout, summed. wall: of all together.
+    """
     generation = sum(t.seconds_generation for r in rollouts for t in r.turns)
     tools = sum(t.seconds_tools for r in rollouts for t in r.turns)
     whole = wall * len(rollouts)
-    return {
-        "generation": round(generation / whole, 3),
-        "tools": round(tools / whole, 3),
-        "other": round(max(0.0, 1 - (generation + tools) / whole), 3),
-    }
+    parts = {"generation": generation, "tools": tools, "protocol": spent - generation - tools, "waiting": whole - spent}
+    return {name: round(max(0.0, seconds) / whole, 4) for name, seconds in parts.items()}
 
 
 async def with_vllm(material: Material, sampling: Sampling, adapter: Path | None) -> dict[str, Any]:
@@ -149,14 +170,14 @@ async def with_vllm(material: Material, sampling: Sampling, adapter: Path | None
             check_receipt(package, await engine.load_adapter(package))
         await engine.generate(GenerationRequest(tuple(range(100, 400)), replace(sampling, max_tokens=8)))
         recorder = Recorder(engine)
-        rollouts, pace = await roll(material, recorder, sampling, seed=1)
+        rollouts, pace, split = await roll(material, recorder, sampling, seed=1)
         await engine.forget_prefixes()
         chains = recorder.chains()
         ceiling = await replay(engine, chains)
         assert len(chains) == len(rollouts), (len(chains), len(rollouts))
         say(f"vLLM{' with LoRA' if adapter else ''}: {_shown(pace)}; bare engine {_shown(ceiling)}; "
-            f"time of a rollout {shares(rollouts, pace.wall)}")  # fmt: skip
-        found = {"pace": pace, "ceiling": ceiling, "rollouts": rollouts, "shares": shares(rollouts, pace.wall)}
+            f"time of the rollouts {split}")  # fmt: skip
+        found = {"pace": pace, "ceiling": ceiling, "rollouts": rollouts, "shares": split}
     finally:
         await engine.close()
     return found
@@ -176,8 +197,8 @@ async def with_transformers(material: Material, sampling: Sampling) -> tuple[lis
     )
     try:
         await engine.generate(GenerationRequest(tuple(range(100, 400)), replace(sampling, max_tokens=8)))
-        rollouts, pace = await roll(material, engine, sampling, seed=1)
-        say(f"transformers engine: {_shown(pace)}; time of a rollout {shares(rollouts, pace.wall)}")
+        rollouts, pace, split = await roll(material, engine, sampling, seed=1)
+        say(f"transformers engine: {_shown(pace)}; time of the rollouts {split}")
         return rollouts, pace
     finally:
         await engine.close()
