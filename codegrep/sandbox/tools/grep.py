@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import os
 import re
 import stat
@@ -21,7 +20,7 @@ from codegrep.sandbox.guard import Guard, PathRefused
 from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.literals import whole_literals
 from codegrep.sandbox.tools.arguments import check_arguments
-from codegrep.sandbox.tools.matches import MAX_OUTPUT, BlockReader, FileHits, LineReader, MatchReader, name_words
+from codegrep.sandbox.tools.matches import MAX_OUTPUT, BlockReader, FileHits, Found, LineReader, MatchReader, name_words, numbered
 from codegrep.sandbox.tools.pathglob import matches_glob
 from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
 from codegrep.sandbox.tools.search import SearchPrograms, line_bytes, short_reason, split_globs
@@ -59,8 +58,8 @@ class Grep:
         self._index = index if self._programs.has_ripgrep else None
         # One at a time: the first call for a tree makes its signatures, the others wait for them anyway.
         self._indexing = ThreadPoolExecutor(1, thread_name_prefix="index")
-        width = line_bytes(limits.max_line_chars)
-        self._together = Together(max(1, limits.max_matches), width, self._indexing)
+        self._width = line_bytes(limits.max_line_chars)
+        self._together = Together(limits.max_matches, MAX_FILES, self._width, self._indexing)
         self.parameters: Mapping[str, Any] = {
             "type": "object",
             "properties": {
@@ -105,7 +104,7 @@ class Grep:
             limits=self._limits,
         )
         try:
-            hits = await self._hits(search, guard)
+            found = await self._found(search, guard)
         except ProcessFailed as error:
             return fault(str(error))
         except ProcessTimeout as error:
@@ -117,9 +116,9 @@ class Grep:
             return mistake(str(error))
         except _SearchBroke as error:
             return fault(str(error))
-        return self._outcome(search, hits)
+        return self._outcome(search, found)
 
-    async def _hits(self, search: _Search, guard: Guard) -> list[FileHits]:
+    async def _found(self, search: _Search, guard: Guard) -> Found:
         texts = whole_literals(search.pattern, search.ignore_case)
         if texts is not None and self._programs.has_ripgrep and not search.is_file:
             question = Question(search.pattern, texts, search.ignore_case, name_words(search.pattern))
@@ -136,11 +135,12 @@ class Grep:
                 lines = await shared.lines()
                 return None if lines is None else (lines, partial(self._is_left_out, guard))
 
-            if (hits := await self._together.ask(files, question, run)) is not None:
-                return hits
+            if (found := await self._together.ask(files, question, run)) is not None:
+                return found
         if self._index is not None and not search.is_file:
             search.candidates = await self._candidates(self._index, search)
-        return [h for h in await search.run() if not self._is_left_out(guard, h.path)]
+        hits = [h for h in await search.run() if not self._is_left_out(guard, h.path)]
+        return Found.of(hits, self._limits.max_matches, MAX_FILES)
 
     def _is_left_out(self, guard: Guard, path: bytes) -> bool:
         if not guard.contains(os.fsdecode(path)):
@@ -153,30 +153,26 @@ class Grep:
             return index.candidates(*asked)
         return await asyncio.get_running_loop().run_in_executor(self._indexing, index.candidates, *asked)
 
-    def _outcome(self, search: _Search, hits: list[FileHits]) -> Outcome:
+    def _outcome(self, search: _Search, found: Found) -> Outcome:
         limits = self._limits
-        if not hits:
+        if not found.files:
             return Outcome(ToolStatus.OK, self._nothing(search))
-        total = sum(h.count for h in hits)
-        kept = _most_telling(hits)
-        matching = ((shown, number, text) for h in hits for shown in [h.shown] for number, text in h.lines)
-        lines = [
-            f"{path}:{number}:{shown_line(text, limits.max_line_chars)}"
-            for path, number, text in itertools.islice(matching, limits.max_matches)
-        ]
+        first = [(shown_path(path), *numbered(line, self._width)) for path, line in found.first]
+        lines = [f"{path}:{number}:{shown_line(text, limits.max_line_chars)}" for path, number, text in first]
 
         def header(shown: int) -> str:
-            if shown == total:
+            if shown == found.count:
                 return ""
-            return f"[first {shown} of {total} matching lines in {len(hits)} file{'s' * (len(hits) > 1)}]"
+            plural = "s" * (found.files > 1)
+            return f"[first {shown} of {found.count} matching lines in {found.files} file{plural}]"
 
         text, shown = fit(lines, limits.max_chars, header)
         files = tuple(
             FileMatches(h.shown, h.count, number, shown_line(text.strip(), limits.max_line_chars))
-            for h in kept
-            for number, text in (h.most_telling,)
+            for h in found.telling
+            for number, text in (numbered(h.telling, self._width),)
         )
-        return Outcome(ToolStatus.OK, text, files, truncated=shown < total, files_found=len(hits))
+        return Outcome(ToolStatus.OK, text, files, truncated=shown < found.count, files_found=found.files)
 
     def _nothing(self, search: _Search) -> str:
         if search.is_file and search.binary:
@@ -280,14 +276,6 @@ class _Search:
         if self.programs.has_ripgrep or self.is_file or not self.include:
             return hits
         return [h for h in hits if any(matches_glob(h.shown, glob) for glob in self.include)]
-
-
-def _most_telling(hits: list[FileHits]) -> list[FileHits]:
-    """At most MAX_FILES files, in the order of paths; those that define what was searched for go first."""
-    if len(hits) <= MAX_FILES:
-        return hits
-    chosen = sorted(hits, key=lambda h: (h.rank, h.path))[:MAX_FILES]
-    return sorted((h for h in chosen), key=lambda h: h.path)
 
 
 def _not_searchable(root: Path, path: str) -> str | None:

@@ -7,9 +7,10 @@ works on whole blocks of lines, so that a pattern with ten thousand matches cost
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 from codegrep.sandbox.tools.shown import shown_path
 
@@ -23,12 +24,14 @@ _BINARY_NOTE = re.compile(
     re.DOTALL,
 )
 # Possessive quantifiers and a look at the first letter: most lines fail, and they have to fail fast.
-_DEFINITION = re.compile(
-    rb"\n(\d++:[ \t\f\v\r]*+(?=[acdefimpst])"
+_DEFINES = (
+    rb"\d++:[ \t\f\v\r]*+(?=[acdefimpst])"
     rb"(?:(?:export|default|public|private|protected|internal|static|final|abstract|async|pub(?:\([a-z]+\))?|cdef|cpdef)"
     rb"[ \t\f\v\r]++)*+"
-    rb"(?:def|class|func|fn|function|interface|struct|enum|trait|type|module)[ \t\f\v\r]++(\w++)[^\n]*+)"
+    rb"(?:def|class|func|fn|function|interface|struct|enum|trait|type|module)[ \t\f\v\r]++(\w++)"
 )
+_DEFINITION = re.compile(rb"\n(" + _DEFINES + rb"[^\n]*+)")
+_DEFINITION_BEGINS = re.compile(rb"\n" + _DEFINES)
 _NUMBERED_LINE = re.compile(rb"^\d+:[^\n]*\n", re.MULTILINE)
 #: Ranks of a file.
 NAMES_IT, DEFINES, OTHER = 0, 1, 2
@@ -57,21 +60,45 @@ class FileHits:
         """The path as text."""
         return shown_path(self.path)
 
-    @property
-    def lines(self) -> Iterator[tuple[int, str]]:
-        """The kept lines, each with its 1-based number."""
-        return map(_numbered, self.kept.split(b"\n")[:-1])
-
-    @property
-    def most_telling(self) -> tuple[int, str]:
-        """Number and text of the line that stands for the file; (0, "") where no line was read."""
-        return _numbered(self.telling)
-
     def with_lines(self, other: FileHits | None) -> FileHits:
         """This file's count with another search's lines."""
         if other is None:
             return self
         return FileHits(self.path, self.count, other.kept, other.rank, other.telling)
+
+
+@dataclass(slots=True)
+class Found:
+    """What one search found in all files: the counts of everything, and the part that is shown.
+
+    Attributes:
+        count: matching lines.
+        files: files with a matching line.
+        first: the first of the lines in the order of paths, each as path and `number:text`.
+        telling: the files that tell most, in the order of paths: those that define what was searched for go first.
+    """
+
+    count: int = 0
+    files: int = 0
+    first: list[tuple[bytes, bytes]] = field(default_factory=list)
+    telling: list[FileHits] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, hits: Sequence[FileHits], keep: int, most_files: int) -> Found:
+        """The same of matching files in the order of paths.
+
+        Args:
+            keep: lines of `first`.
+            most_files: files of `telling`.
+        """
+        lines = ((h.path, line) for h in hits for line in h.kept.split(b"\n")[:-1])
+        telling = sorted(range(len(hits)), key=lambda n: hits[n].rank)[:most_files]
+        return cls(
+            sum(h.count for h in hits),
+            len(hits),
+            list(itertools.islice(lines, keep)),
+            [hits[n] for n in sorted(telling)],
+        )
 
 
 def name_words(pattern: str) -> frozenset[bytes]:
@@ -229,12 +256,23 @@ def definitions(lines: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield line, name.lower()
 
 
+def definition_spans(lines: bytes) -> Iterator[tuple[int, bytes]]:
+    """Where a line begins that defines something, and the name in lower case."""
+    for begins in _DEFINITION_BEGINS.finditer(b"\n" + lines):
+        yield begins.start(), begins[1].lower()
+
+
 def _without_notes(path: bytes) -> bytes:
     while b"\n" in path and (note := _BINARY_NOTE.match(path)) is not None:
         path = path[note.end() :].removeprefix(b"\n")
     return path
 
 
-def _numbered(line: bytes) -> tuple[int, str]:
+def numbered(line: bytes, width: int) -> tuple[int, str]:
+    """Number and text of a `number:text`.
+
+    Args:
+        width: bytes of the text that count. ripgrep alone prints at least so many of a longer line, and then a note.
+    """
     number, _, text = line.partition(b":")
-    return int(number), text.decode("utf-8", "replace")
+    return int(number), text[:width].decode("utf-8", "replace")

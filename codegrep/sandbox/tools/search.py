@@ -31,8 +31,8 @@ def find_ripgrep() -> str | None:
 
 
 def line_bytes(line_chars: int) -> int:
-    """Bytes of a line that ripgrep prints where so many characters are needed."""
-    return max(512, _BYTES_A_CHAR * line_chars)
+    """Bytes of a line that count where so many characters are shown: one character more, so that a cut is noticed."""
+    return max(512, _BYTES_A_CHAR * (line_chars + 1))
 
 
 class SearchPrograms:

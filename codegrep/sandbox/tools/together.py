@@ -9,21 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
-import sys
-from bisect import bisect_right
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
-from itertools import accumulate
 
-from codegrep.sandbox.tools.matches import DEFINES, NAMES_IT, OTHER, FileHits, LineReader, definitions
+from codegrep.sandbox.tools.matches import Found, LineReader
+from codegrep.sandbox.tools.printed import Printed
 
 _log = logging.getLogger(__name__)
 # Questions that one process answers; the index knows as many alternatives.
 _MOST = 32
-# What `k` and `s` also match when case is ignored: KELVIN SIGN and LATIN SMALL LETTER LONG S.
-_FOLDS_TO_ASCII = re.compile(rb"\xe2\x84\xaa|\xc5\xbf")
 
 
 @dataclass(frozen=True)
@@ -57,7 +52,7 @@ LeaveOut = Callable[[bytes], bool]
 #: Runs one process for several questions; gives back what it printed and which files of that are left out, or None when
 #: that is no answer.
 Run = Callable[[Sequence[Question]], Awaitable[tuple[LineReader, LeaveOut] | None]]
-Answer = list[FileHits] | None
+Answer = Found | None
 
 
 def any_of(questions: Sequence[Question]) -> str:
@@ -85,16 +80,17 @@ class Together:
 
     Args:
         keep: lines kept of all files of a question, the first ones.
-        width: bytes from which on ripgrep, asked alone, shortens a line.
+        most_files: files that an answer tells of.
+        width: bytes of a line that count; see matches.numbered.
         threads: where lines are given to their questions.
     """
 
-    def __init__(self, keep: int, width: int, threads: Executor) -> None:
-        self._keep, self._width, self._threads = keep, width, threads
+    def __init__(self, keep: int, most_files: int, width: int, threads: Executor) -> None:
+        self._keep, self._most_files, self._width, self._threads = keep, most_files, width, threads
         self._groups: dict[Hashable, _Group] = {}
 
     async def ask(self, files: Hashable, question: Question, run: Run) -> Answer:
-        """All matching files in the order of their paths; None when the question has to be asked alone.
+        """What is found; None when the question has to be asked alone.
 
         Cancelling ends the process when nobody else waits for it.
 
@@ -151,102 +147,11 @@ class Together:
         return [None] * len(questions)
 
     def _given_out(self, questions: list[Question], printed: LineReader, is_left_out: LeaveOut) -> list[Answer]:
-        files = [_File(path, lines, self._width) for path, lines in printed.files() if not is_left_out(path)]
-        folds = any(one.may_fold for one in questions) and any(file.folds for file in files)
-        as_it_is, lower = _Printed(files, [file.content for file in files]), None
-        if any(one.ignore_case for one in questions):
-            lower = _Printed(files, [file.content.lower() for file in files])  # of bytes: ASCII letters only
+        lines = Printed([one for one in printed.files() if not is_left_out(one[0])], self._width)
+        folds = any(one.may_fold for one in questions) and lines.folds
         return [
-            None if folds and one.may_fold else self._own(one, (one.ignore_case and lower) or as_it_is)
+            None
+            if folds and one.may_fold
+            else lines.found(one.texts, one.ignore_case, one.words, self._keep, self._most_files)
             for one in questions
         ]
-
-    def _own(self, question: Question, printed: _Printed) -> Answer:
-        ignore_case = question.ignore_case
-        texts = [text.lower() for text in question.texts] if ignore_case else list(question.texts)
-        hits: list[FileHits] = []
-        left = self._keep
-        for file, looked_at in printed.holding(texts):
-            found = texts if len(texts) == 1 else [text for text in texts if text in looked_at]
-            if file.has_long_line or len(found) > 1:
-                own = _lines_with(file.content, looked_at, found)
-                count = len(own)
-                if max(map(len, own)) >= self._width:
-                    return None
-            else:
-                own = _lines_with(file.content, looked_at, found, max(1, left))
-                count = _line_count(looked_at, found[0])
-            rank, telling = file.definition(found, ignore_case, question.words) or (OTHER, own[0])
-            kept = b"".join(line + b"\n" for line in own[: max(0, left)])
-            hits.append(FileHits(file.path, count, kept, rank, telling))
-            left -= count
-        return hits
-
-
-def _lines_with(content: bytes, looked_at: bytes, texts: list[bytes], most: int = sys.maxsize) -> list[bytes]:
-    """The lines that hold one of the texts, looked at in one form and given back in the other; in order if the texts
-    are several, at most so many if it is one."""
-    places: dict[int, int] = {}
-    for text in texts:
-        at = looked_at.find(text)
-        while at >= 0 and len(places) < most:
-            end = looked_at.find(b"\n", at)
-            places[looked_at.rfind(b"\n", 0, at) + 1] = end
-            at = looked_at.find(text, end)
-    return [content[start : places[start]] for start in sorted(places)]
-
-
-def _line_count(lines: bytes, text: bytes) -> int:
-    """Lines that hold a text."""
-    return len(re.findall(re.escape(text) + rb"[^\n]*+", lines))
-
-
-class _Printed:
-    """All that was printed, in one form: as it is, or in lower case."""
-
-    def __init__(self, files: list[_File], contents: list[bytes]) -> None:
-        self._files, self._contents = files, contents
-        self._whole = b"".join(contents)
-        self._ends = list(accumulate(map(len, contents)))
-
-    def holding(self, texts: list[bytes]) -> Iterator[tuple[_File, bytes]]:
-        """The files that hold one of the texts, each with its lines in this form."""
-        if len(texts) > 1:
-            for file, content in zip(self._files, self._contents, strict=True):
-                if any(text in content for text in texts):
-                    yield file, content
-            return
-        at = self._whole.find(texts[0])
-        while at >= 0:
-            number = bisect_right(self._ends, at)
-            yield self._files[number], self._contents[number]
-            at = self._whole.find(texts[0], self._ends[number])
-
-
-class _File:
-    """The lines that were printed of a file, each as `number:text`, and what all questions ask of them."""
-
-    def __init__(self, path: bytes, content: bytes, width: int) -> None:
-        self.path, self.content = path, content
-        self.has_long_line = len(content) > width and max(map(len, content.split(b"\n"))) >= width
-        self._definitions = list(definitions(content))
-        self._defining = b"\n".join([line for line, _ in self._definitions]).lower()
-
-    @property
-    def folds(self) -> bool:
-        """Whether a letter outside ASCII is one inside it when case is ignored."""
-        return not self.content.isascii() and _FOLDS_TO_ASCII.search(self.content) is not None
-
-    def definition(self, texts: list[bytes], ignore_case: bool, words: frozenset[bytes]) -> tuple[int, bytes] | None:
-        """Rank and line of the first that holds a text and defines one of the words, or else defines anything."""
-        if not any(text.lower() in self._defining for text in texts):  # as in most files
-            return None
-        best: tuple[int, bytes] | None = None
-        for line, name in self._definitions:
-            looked_at = line.lower() if ignore_case else line
-            for text in texts:
-                if text in looked_at:
-                    if name in words:
-                        return NAMES_IT, line
-                    best = best or (DEFINES, line)
-        return best
