@@ -14,7 +14,7 @@ import logging
 import os
 import re
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -61,7 +61,6 @@ class _Tree:
     blobs: list[str]
     paths: list[str]
     rows: np.ndarray | None = None
-    searches: int = 0
     included: dict[tuple[str, ...], np.ndarray] = field(default_factory=dict)
     guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -88,6 +87,7 @@ class ContentIndex:
         self._repositories: dict[Path, _Signatures] = {}
         self._commits: dict[str, tuple[Path, str]] = {}
         self._trees: OrderedDict[str, _Tree] = OrderedDict()
+        self._searches: Counter[str] = Counter()
         self._guard = threading.Lock()
 
     def add(self, root: Path, bare: Path, commit: str) -> None:
@@ -97,6 +97,7 @@ class ContentIndex:
             with self._guard:
                 self._commits[key] = (bare, commit)
                 self._trees.pop(key, None)
+                self._searches.pop(key, None)
 
     def is_ready(self, root: Path) -> bool:
         """Whether `candidates` answers at once."""
@@ -134,7 +135,7 @@ class ContentIndex:
         if suffixes is None or (required := required_literals(pattern, ignore_case)) == ANYTHING:
             return None
         tree = self._tree(root)
-        if tree is None or not self._is_ready(tree):
+        if tree is None or not self._is_ready(tree, self._searches[os.fspath(root)]):
             return None
         alive = np.zeros(len(tree.paths), bool)
         within = self._included(tree, suffixes)
@@ -168,11 +169,14 @@ class ContentIndex:
     def _tree(self, root: Path) -> _Tree | None:
         key = os.fspath(root)
         with self._guard:
+            self._searches[key] += 1
             if key in self._trees:
                 self._trees.move_to_end(key)
                 return self._trees[key]
             bare, commit = self._commits[key]
             signatures = self._repositories.setdefault(bare, _Signatures())
+            if not signatures.rows and self._searches[key] < _COST_OF_A_SIGNATURE:
+                return None  # all blobs are missing, however many there are: they need not be listed
         try:
             tree = _Tree(root, signatures, *_listed(bare, commit))
         except GitError as error:
@@ -183,15 +187,14 @@ class ContentIndex:
                 self._trees.popitem(last=False)
             return self._trees.setdefault(key, tree)
 
-    def _is_ready(self, tree: _Tree) -> bool:
+    def _is_ready(self, tree: _Tree, searches: int) -> bool:
         with tree.guard:
             if tree.rows is not None:
                 return True
-            tree.searches += 1
             known = tree.signatures.rows
             missing = {blob: path for blob, path in zip(tree.blobs, tree.paths, strict=True) if blob not in known}
             # Like renting skis until they would have cost as much as buying them.
-            if tree.searches * len(tree.blobs) < _COST_OF_A_SIGNATURE * len(missing):
+            if searches * len(tree.blobs) < _COST_OF_A_SIGNATURE * len(missing):
                 return False
             if missing and self.size + len(missing) * _BYTES > self._max:
                 return False

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -31,7 +32,7 @@ _DEFINES = (
     rb"(?:def|class|func|fn|function|interface|struct|enum|trait|type|module)[ \t\f\v\r]++(\w++)"
 )
 _DEFINITION = re.compile(rb"\n(" + _DEFINES + rb"[^\n]*+)")
-_DEFINITION_BEGINS = re.compile(rb"\n" + _DEFINES)
+_DEFINED, _DEFINED_HERE = re.compile(rb"\n" + _DEFINES), re.compile(_DEFINES)
 _NUMBERED_LINE = re.compile(rb"^\d+:[^\n]*\n", re.MULTILINE)
 #: Ranks of a file.
 NAMES_IT, DEFINES, OTHER = 0, 1, 2
@@ -235,9 +236,14 @@ class LineReader:
         self._chunks.append(chunk)
         return self._left >= 0
 
+    @property
+    def output(self) -> bytes:
+        """All that was printed."""
+        return b"".join(self._chunks)
+
     def files(self) -> list[tuple[bytes, bytes]]:
         """Path and lines, each `number:text LF`, of each file, in the order of paths."""
-        output = b"".join(self._chunks)
+        output = self.output
         found: list[tuple[bytes, bytes]] = []
         # A line is never empty, since its number comes first, so two line ends are the end of a file.
         for block in output.removesuffix(b"\n").split(b"\n\n"):
@@ -256,10 +262,17 @@ def definitions(lines: bytes) -> Iterator[tuple[bytes, bytes]]:
         yield line, name.lower()
 
 
-def definition_spans(lines: bytes) -> Iterator[tuple[int, bytes]]:
-    """Where a line begins that defines something, and the name in lower case."""
-    for begins in _DEFINITION_BEGINS.finditer(b"\n" + lines):
-        yield begins.start(), begins[1].lower()
+def definition_places(output: bytes) -> Iterator[tuple[int, int, bytes]]:
+    """Those of the lines, each `number:text` behind a line end, that define something: where such a line begins, where
+    the name ends, and the name in lower case."""
+    for found in _DEFINED.finditer(output):
+        yield found.start() + 1, found.end(), found[1].lower()
+
+
+def defined_name(output: bytes, start: int, end: int = sys.maxsize) -> bytes | None:
+    """The name, in lower case, that the line `number:text` between two places defines; None when it defines nothing."""
+    found = _DEFINED_HERE.match(output, start, end)
+    return None if found is None else found[1].lower()
 
 
 def _without_notes(path: bytes) -> bytes:

@@ -2,54 +2,88 @@
 
 A broad word has ten thousands of lines in a large tree, and each question is given its own out of the lines of all. So
 nothing here is done line by line: lines are numbers, and what is known of them (the file, a definition's name) stands
-in arrays with a place for each. Objects are made for what is shown.
+in arrays. Objects are made for what is shown.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from codegrep.sandbox.tools.matches import DEFINES, NAMES_IT, OTHER, FileHits, Found, definition_spans, definitions
+from codegrep.sandbox.tools.matches import (
+    DEFINES,
+    NAMES_IT,
+    OTHER,
+    FileHits,
+    Found,
+    LineReader,
+    defined_name,
+    definition_places,
+)
 
 # What `k` and `s` also match when case is ignored: KELVIN SIGN and LATIN SMALL LETTER LONG S.
 _FOLDS_TO_ASCII = (b"\xe2\x84\xaa", b"\xc5\xbf")
 # Bytes by which it is judged how rare a byte is.
 _SAMPLE = 1 << 16
-_LINE_END = 10
+# Bytes that fit into a processor's cache: compared several times as fast.
 _CHUNK = 1 << 17
+_LINE_END = 10
 
 _Numbers = NDArray[np.int64]
+_Bytes = NDArray[np.uint8]
 
 
 class Printed:
-    """Everything that was printed.
+    """Everything that was printed, but for files that are left out.
 
     Args:
-        files: path and lines of each file, in the order of paths; a line is `number:text LF`.
+        printed: ripgrep's output.
+        is_left_out: whether a file, by its path, is no part of any answer.
         width: bytes of a line's text that count; see matches.numbered.
     """
 
-    def __init__(self, files: Sequence[tuple[bytes, bytes]], width: int) -> None:
-        self._paths = [path for path, _ in files]
-        self._content = b"".join([lines for _, lines in files])
+    def __init__(self, printed: LineReader, is_left_out: Callable[[bytes], bool], width: int) -> None:
         self._width = width
-        self._bytes = np.frombuffer(self._content, np.uint8)
-        self._ends = _places(self._bytes, ((0, _LINE_END),), len(self._bytes))
-        sizes = np.fromiter((len(lines) for _, lines in files), np.int64, len(files))
-        # The number of the first line that is no longer a file's.
-        self._bounds: _Numbers = np.searchsorted(self._ends, np.cumsum(sizes))
-        self._lower: NDArray[np.uint8] | None = None
+        self._read(printed.output)
+        if not self._is_plain() or b"binary file" in self._output:
+            # A line end in a path, or perhaps a note of ripgrep's: put together once more, with empty paths.
+            files = printed.files()
+            self._read(b"\n".join([b"\0" + lines.replace(b"\0", b"\1") for _, lines in files]))
+            self._paths = [path for path, _ in files]
+        else:
+            begins = self._starts[self._heads].tolist()
+            places = zip(begins, self._path_ends.tolist(), strict=True)
+            self._paths = [self._output[begin:end].removeprefix(b"./") for begin, end in places]
+        self._starts[self._heads] = self._path_ends + 1
+        self._left_out = np.array([is_left_out(path) for path in self._paths], np.bool_)
+        # The place of each file in the order of paths.
+        self._rank = np.empty(len(self._paths), np.int64)
+        self._rank[sorted(range(len(self._paths)), key=self._paths.__getitem__)] = np.arange(len(self._paths))
+        self._lower: _Bytes | None = None
         self._often = np.bincount(self._bytes[:_SAMPLE], minlength=256)
         self._names: dict[bytes, int] = {}
-        self._name_of_line = self._defined()
+        self._defining, self._named = self._definitions()
+
+    def _read(self, output: bytes) -> None:
+        """Finds lines and files in `path NUL`, lines `number:text LF`, and an empty line between files."""
+        self._output = output if output.endswith(b"\n") else output + b"\n"
+        self._bytes = np.frombuffer(self._output, np.uint8)
+        self._ends = _places(self._bytes, ((0, _LINE_END),), len(self._bytes))
+        self._starts = np.concatenate(([0], self._ends[:-1] + 1))
+        # Of each file its first line, and where its path ends.
+        self._heads = np.concatenate(([0], np.flatnonzero(self._starts == self._ends) + 1))[: None if output else 0]
+        self._path_ends = _places(self._bytes, ((0, 0),), len(self._bytes))
+
+    def _is_plain(self) -> bool:
+        """Whether each file has one NUL, behind its path, in its first line."""
+        return np.array_equal(np.searchsorted(self._ends, self._path_ends), self._heads)
 
     @property
     def folds(self) -> bool:
         """Whether a letter outside ASCII is one inside it when case is ignored."""
-        return not self._content.isascii() and any(letter in self._content for letter in _FOLDS_TO_ASCII)
+        return not self._output.isascii() and any(letter in self._output for letter in _FOLDS_TO_ASCII)
 
     def found(
         self, texts: Sequence[bytes], ignore_case: bool, words: frozenset[bytes], keep: int, most_files: int
@@ -64,77 +98,93 @@ class Printed:
             most_files: files that are given back, the most telling ones.
         """
         lines = self._holding([text.lower() for text in texts] if ignore_case else texts, ignore_case)
+        file_of_line = np.searchsorted(self._heads, lines, "right") - 1
+        if (left_out := self._left_out[file_of_line]).any():
+            lines, file_of_line = lines[~left_out], file_of_line[~left_out]
         if not len(lines):
             return Found()
-        file_of_line = np.searchsorted(self._bounds, lines, "right")
         firsts = np.flatnonzero(np.diff(file_of_line, prepend=-1))
-        files = file_of_line[firsts]
-        counts = np.diff(firsts, append=len(lines))
+        files, counts = file_of_line[firsts], np.diff(firsts, append=len(lines))
         ranks, telling = np.full(len(files), OTHER), lines[firsts]
-        defining = self._name_of_line[lines] >= 0
-        named = [self._names[word] for word in words if word in self._names]
-        for rank, chosen in ((DEFINES, defining), (NAMES_IT, defining & np.isin(self._name_of_line[lines], named))):
-            which, first = np.unique(file_of_line[chosen], return_index=True)
-            places = np.searchsorted(files, which)
-            ranks[places], telling[places] = rank, lines[chosen][first]
-        kept = np.sort(np.argsort(ranks, kind="stable")[:most_files])
-        columns = (files[kept], counts[kept], ranks[kept], telling[kept])
+        place = np.searchsorted(self._defining, lines)
+        place[place == len(self._defining)] = 0
+        chosen = self._defining[place] == lines if len(self._defining) else np.zeros(len(lines), np.bool_)
+        named = self._named[place[chosen]] if len(self._defining) else np.zeros(0, np.int64)
+        ids = [self._names[word] for word in words if word in self._names]
+        for rank, which in ((DEFINES, np.ones(len(named), np.bool_)), (NAMES_IT, np.isin(named, ids))):
+            some, first = np.unique(file_of_line[chosen][which], return_index=True)
+            at = np.searchsorted(files, some)
+            ranks[at], telling[at] = rank, lines[chosen][which][first]
+        order = np.argsort(self._rank[files])
+        kept = np.sort(np.argsort(ranks[order], kind="stable")[:most_files])
+        columns = [column[order][kept].tolist() for column in (files, counts, ranks, telling)]
         return Found(
             count=len(lines),
             files=len(files),
-            first=[
-                (self._paths[file], self._line(line))
-                for file, line in zip(file_of_line[:keep].tolist(), lines[:keep].tolist(), strict=True)
-            ],
+            first=self._first(lines, files[order], firsts[order], counts[order], keep),
             telling=[
                 FileHits(self._paths[file], count, b"", rank, self._line(line))
-                for file, count, rank, line in zip(*(column.tolist() for column in columns), strict=True)
+                for file, count, rank, line in zip(*columns, strict=True)
             ],
         )
 
+    def _first(
+        self, lines: _Numbers, files: _Numbers, firsts: _Numbers, counts: _Numbers, keep: int
+    ) -> list[tuple[bytes, bytes]]:
+        """The first of the lines, file by file: path and line."""
+        found: list[tuple[bytes, bytes]] = []
+        for file, first, count in zip(files[:keep].tolist(), firsts.tolist(), counts.tolist(), strict=False):
+            wanted = lines[first : first + min(count, keep - len(found))].tolist()
+            found += [(self._paths[file], self._line(line)) for line in wanted]
+            if len(found) >= keep:
+                break
+        return found
+
     def _line(self, number: int) -> bytes:
-        start = int(self._ends[number - 1]) + 1 if number else 0
-        return self._content[start : int(self._ends[number])]
+        return self._output[self._starts[number] : self._ends[number]]
 
     def _holding(self, texts: Sequence[bytes], ignore_case: bool) -> _Numbers:
         """The numbers of the lines that hold one of the texts, ascending."""
         if ignore_case and self._lower is None:
-            self._lower = np.frombuffer(self._content.lower(), np.uint8)  # of bytes: ASCII letters only
+            self._lower = np.frombuffer(self._output.lower(), np.uint8)  # of bytes: ASCII letters only
         looked_at = self._lower if ignore_case and self._lower is not None else self._bytes
-        lines = [np.searchsorted(self._ends, self._places(looked_at, text)) for text in texts]
-        if len(lines) > 1:
-            return np.unique(np.concatenate(lines))
-        return lines[0][np.flatnonzero(np.diff(lines[0], prepend=-1))]
+        lines = [self._lines_with(looked_at, text) for text in texts]
+        return lines[0] if len(lines) == 1 else np.unique(np.concatenate(lines))
 
-    def _places(self, looked_at: NDArray[np.uint8], text: bytes) -> _Numbers:
-        """Where a text begins, ascending: where its two rarest bytes are right, and then the others too."""
+    def _lines_with(self, looked_at: _Bytes, text: bytes) -> _Numbers:
+        """Where its two rarest bytes are right, and then the others too, and not in a path."""
         rare = sorted(enumerate(text), key=lambda one: int(self._often[one[1]]))
         places = _places(looked_at, rare[:2], len(looked_at) - len(text) + 1)
         for at, byte in rare[2:]:
             places = places[looked_at[places + at] == byte]
-        return places
+        lines = np.searchsorted(self._ends, places)
+        in_path = places < self._starts[lines]
+        if in_path.any():
+            lines = lines[~in_path]
+        return lines[np.flatnonzero(np.diff(lines, prepend=-1))]
 
-    def _defined(self) -> NDArray[np.int32]:
-        """For each line the number of the name that it defines, or -1."""
-        names = np.full(len(self._ends), -1, np.int32)
-        found = list(definition_spans(self._content))
-        lines = np.searchsorted(self._ends, [start for start, _ in found]) if found else []
-        for line, (start, name) in zip(lines, found, strict=True):
-            if self._ends[line] - start > self._width:
-                text = self._content.index(b":", start) + 1
-                short = list(definitions(self._content[start : text + self._width]))
-                if not short:
-                    continue
-                name = short[0][1]
-            names[line] = self._names.setdefault(name, len(self._names))
-        return names
+    def _definitions(self) -> tuple[_Numbers, _Numbers]:
+        """The numbers of the lines that define something, ascending, and of each the number of the name."""
+        # A line behind a path is not one behind a line end; and a path may look like a definition.
+        behind_paths = ((start, defined_name(self._output, start)) for start in self._starts[self._heads].tolist())
+        found = [(start, name) for start, name in behind_paths if name is not None]
+        for start, end, name in definition_places(self._output):
+            if end - start <= self._width:
+                found.append((start, name))
+            else:
+                counts = self._output.index(b":", start) + 1 + self._width
+                if (short := defined_name(self._output, start, counts)) is not None:
+                    found.append((start, short))
+        found.sort()
+        starts = np.array([start for start, _ in found], np.int64)
+        lines = np.searchsorted(self._ends, starts)
+        named = np.array([self._names.setdefault(name, len(self._names)) for _, name in found], np.int64)
+        right = self._starts[lines] == starts
+        return lines[right], named[right]
 
 
-def _places(looked_at: NDArray[np.uint8], wanted: Sequence[tuple[int, int]], end: int) -> _Numbers:
-    """All places before `end`, ascending, behind which every one of the bytes is, each at its distance.
-
-    Chunk by chunk: what fits into a processor's cache is compared several times as fast.
-    """
+def _places(looked_at: _Bytes, wanted: Sequence[tuple[int, int]], end: int) -> _Numbers:
+    """All places before `end`, ascending, behind which every one of the bytes is, each at its distance."""
     found = [np.zeros(0, np.int64)]
     right, also = np.empty(_CHUNK, np.bool_), np.empty(_CHUNK, np.bool_)
     for start in range(0, end, _CHUNK):

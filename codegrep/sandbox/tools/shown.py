@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 
@@ -14,10 +15,14 @@ def shown_line(text: str, max_chars: int) -> str:
     """One line of a file: without its line end, at most `max_chars` characters (and the note that it was cut)."""
     text = text.rstrip("\r\n")
     cut = len(text) > max_chars
-    text = _UNSHOWABLE.sub("\ufffd", text[:max_chars])
+    if cut:
+        text = text[:max_chars]
+    if not text.isprintable():
+        text = _UNSHOWABLE.sub("\ufffd", text)
     return text + LONG_LINE if cut else text
 
 
+@functools.lru_cache(maxsize=1 << 14)
 def shown_path(path: bytes) -> str:
     """A file's name as text on one line: bytes that are not UTF-8, and control characters, as `\\xNN`."""
     text = path.decode("utf-8", "backslashreplace")

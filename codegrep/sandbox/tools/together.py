@@ -147,7 +147,7 @@ class Together:
         return [None] * len(questions)
 
     def _given_out(self, questions: list[Question], printed: LineReader, is_left_out: LeaveOut) -> list[Answer]:
-        lines = Printed([one for one in printed.files() if not is_left_out(one[0])], self._width)
+        lines = Printed(printed, is_left_out, self._width)
         folds = any(one.may_fold for one in questions) and lines.folds
         return [
             None
