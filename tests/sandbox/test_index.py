@@ -12,7 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from codegrep.sandbox import Outcome, Repositories, Worktrees
-from codegrep.sandbox.index import ContentIndex
+from codegrep.sandbox import index as index_module
+from codegrep.sandbox.index import ContentIndex, _listed
 from codegrep.sandbox.literals import ANYTHING, required_literals
 from codegrep.sandbox.tools import Grep, SearchPrograms, find_ripgrep
 from tests.sandbox.trees import Made, make_repository, tool_limits
@@ -177,7 +178,9 @@ def test_letters_outside_ascii_are_left_to_ripgrep_when_case_is_ignored() -> Non
     )
 
 
-def test_commits_share_signatures(tmp_path: Path, many: Made) -> None:
+def test_commits_share_signatures(tmp_path: Path, many: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: list[str] = []
+    monkeypatch.setattr(index_module, "_listed", lambda *at: listed.append(at[1]) or _listed(*at))
     repositories = Repositories(tmp_path / "bare", 60)
     clone = repositories.ensure("o/n", many)
     trees, index = Worktrees(tmp_path / "trees", repositories), ContentIndex()
@@ -187,10 +190,13 @@ def test_commits_share_signatures(tmp_path: Path, many: Made) -> None:
         tool = Grep(tool_limits(), SearchPrograms(), index)
         searches = 0
         while not index.is_ready(lease.path):
+            assert len(listed) == number
             run(tool, lease.path, {"pattern": "def f17"})
             searches += 1
         # 60 files are the same in every commit: only the first tree has to earn its index.
         assert searches == (13 if number == 0 else 1)
+        # And before that nobody has to know which files it has.
+        assert listed == many.commits[: number + 1]
     assert index.counts.blobs == 60 + 3
 
 

@@ -20,7 +20,16 @@ from codegrep.sandbox.guard import Guard, PathRefused
 from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.literals import whole_literals
 from codegrep.sandbox.tools.arguments import check_arguments
-from codegrep.sandbox.tools.matches import MAX_OUTPUT, BlockReader, FileHits, Found, LineReader, MatchReader, name_words, numbered
+from codegrep.sandbox.tools.matches import (
+    MAX_OUTPUT,
+    BlockReader,
+    FileHits,
+    Found,
+    LineReader,
+    MatchReader,
+    name_words,
+    numbered,
+)
 from codegrep.sandbox.tools.pathglob import matches_glob
 from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
 from codegrep.sandbox.tools.search import SearchPrograms, line_bytes, short_reason, split_globs
@@ -122,7 +131,7 @@ class Grep:
         texts = whole_literals(search.pattern, search.ignore_case)
         if texts is not None and self._programs.has_ripgrep and not search.is_file:
             question = Question(search.pattern, texts, search.ignore_case, name_words(search.pattern))
-            files = (search.root, search.path, tuple(search.include))
+            same = (search.root, search.path, tuple(search.include), question.is_broad)
 
             async def run(questions: Sequence[Question]) -> tuple[LineReader, LeaveOut] | None:
                 now = asyncio.get_running_loop().time()
@@ -135,7 +144,7 @@ class Grep:
                 lines = await shared.lines()
                 return None if lines is None else (lines, partial(self._is_left_out, guard))
 
-            if (found := await self._together.ask(files, question, run)) is not None:
+            if (found := await self._together.ask(same, question, run)) is not None:
                 return found
         if self._index is not None and not search.is_file:
             search.candidates = await self._candidates(self._index, search)

@@ -7,6 +7,7 @@ in arrays. Objects are made for what is shown.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -166,21 +167,23 @@ class Printed:
     def _definitions(self) -> tuple[_Numbers, _Numbers]:
         """The numbers of the lines that define something, ascending, and of each the number of the name."""
         # A line behind a path is not one behind a line end; and a path may look like a definition.
-        behind_paths = ((start, defined_name(self._output, start)) for start in self._starts[self._heads].tolist())
-        found = [(start, name) for start, name in behind_paths if name is not None]
-        for start, end, name in definition_places(self._output):
+        begun = [(start, start + self._width + 1, b"") for start in self._starts[self._heads].tolist()]
+        found: list[tuple[int, bytes]] = []
+        for start, end, name in itertools.chain(begun, definition_places(self._output)):
             if end - start <= self._width:
                 found.append((start, name))
-            else:
-                counts = self._output.index(b":", start) + 1 + self._width
-                if (short := defined_name(self._output, start, counts)) is not None:
-                    found.append((start, short))
+            elif (short := self._definition_at(start)) is not None:
+                found.append((start, short))
         found.sort()
         starts = np.array([start for start, _ in found], np.int64)
         lines = np.searchsorted(self._ends, starts)
         named = np.array([self._names.setdefault(name, len(self._names)) for _, name in found], np.int64)
         right = self._starts[lines] == starts
         return lines[right], named[right]
+
+    def _definition_at(self, start: int) -> bytes | None:
+        """The name that the line at a place defines, as far as the line counts."""
+        return defined_name(self._output, start, self._output.index(b":", start) + 1 + self._width)
 
 
 def _places(looked_at: _Bytes, wanted: Sequence[tuple[int, int]], end: int) -> _Numbers:

@@ -19,6 +19,8 @@ from codegrep.sandbox.tools.printed import Printed
 _log = logging.getLogger(__name__)
 # Questions that one process answers; the index knows as many alternatives.
 _MOST = 32
+# Bytes of a text that few lines hold by chance.
+_TELLING = 3
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,11 @@ class Question:
     def can_be_shared(self) -> bool:
         """A text that begins like a line's number might be found in the number."""
         return not any(text[:1].isdigit() or text.startswith(b":") for text in self.texts)
+
+    @property
+    def is_broad(self) -> bool:
+        """Whether most lines of a tree may hold one of the texts; the others need not look through them."""
+        return min(map(len, self.texts)) < _TELLING
 
     @property
     def may_fold(self) -> bool:
@@ -89,18 +96,18 @@ class Together:
         self._keep, self._most_files, self._width, self._threads = keep, most_files, width, threads
         self._groups: dict[Hashable, _Group] = {}
 
-    async def ask(self, files: Hashable, question: Question, run: Run) -> Answer:
+    async def ask(self, same: Hashable, question: Question, run: Run) -> Answer:
         """What is found; None when the question has to be asked alone.
 
         Cancelling ends the process when nobody else waits for it.
 
         Args:
-            files: equal for questions about the same files.
+            same: equal for questions that may share a process: about the same files.
         """
         if not question.can_be_shared:
             return None
         loop = asyncio.get_running_loop()
-        key = (id(loop), files)
+        key = (id(loop), same)
         waiting = _Waiting(question, loop.create_future())
         group = self._groups.get(key)
         if group is None:
