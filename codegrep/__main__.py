@@ -23,6 +23,7 @@ from yaml import YAMLError
 from codegrep import commands
 from codegrep.compose import CONF, cautions, explain, load
 from codegrep.errors import CodegrepError, ConfigError
+from codegrep.usage import usage
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
@@ -75,6 +76,9 @@ def main() -> None:
         print(f"codegrep: the configuration folder is missing beside the package ({CONF})", file=sys.stderr)
         sys.exit(2)
     first = sys.argv[1] if len(sys.argv) > 1 else ""
+    if sys.argv[1:] in (["--help"], ["-h"]):
+        print(usage(CONF))
+        return
     command = commands.named(first)
     try:
         if command is not None:
