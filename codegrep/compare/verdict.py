@@ -97,14 +97,14 @@ def _pair_that_has_not_moved(a: str, b: str) -> PairVerdict:
 def _pair(contrast: Contrast, analysis: Analysis, margin: float) -> PairVerdict:
     a, b, claim = contrast.a, contrast.b, claim_of(contrast, margin)
     d = contrast.result.difference
-    counts = _counts(contrast, Claim.BETTER)
+    counts = _counts(contrast, of_a=True)
     if claim in (Claim.BETTER, Claim.WORSE):
         winner, loser = (a, b) if claim is Claim.BETTER else (b, a)
         size = _turned(d) if claim is Claim.WORSE else d
         what = (
             f"{winner} is better than {loser}: {PRIMARY.label} {_with_interval(size)}, p {_p(contrast.p_holm)} after "
             f"Holm's correction. It holds for other seeds (p {_p(contrast.result.p_runs)}) and for other repositories "
-            f"(p {_p(contrast.result.p_issues)}); {_counts(contrast, claim)}."
+            f"(p {_p(contrast.result.p_issues)}); {_counts(contrast, of_a=winner == a)}."
         )
     elif claim is Claim.ALIKE:
         what = (
@@ -235,9 +235,10 @@ def _single(a: str, b: str, analysis: Analysis) -> str:
     return f"{_list(single)} {'have' if len(single) > 1 else 'has'} one run {'each' if len(single) > 1 else 'only'}"
 
 
-def _counts(contrast: Contrast, claim: Claim) -> str:
+def _counts(contrast: Contrast, of_a: bool) -> str:
+    """On how many issues a, or else b, is better."""
     r = contrast.result
-    better, worse = (r.better, r.worse) if claim is Claim.BETTER else (r.worse, r.better)
+    better, worse = (r.better, r.worse) if of_a else (r.worse, r.better)
     return f"better on {better} of {better + r.equal + worse} issues, equal on {r.equal}, worse on {worse}"
 
 

@@ -129,8 +129,8 @@ class EndpointAnswerJudge:
         Raises:
             ConfigError: a setting is unknown, missing or out of range.
         """
-        endpoint = Endpoint.from_params(settings, "verdict")
-        self._client = ChatClient(endpoint, AnswerCache(Path(cache)) if cache else None)
+        self._endpoint = Endpoint.from_params(settings, "verdict")
+        self._client = ChatClient(self._endpoint, AnswerCache(Path(cache)) if cache else None)
 
     @property
     def version(self) -> str:
@@ -141,6 +141,13 @@ class EndpointAnswerJudge:
     def usage(self) -> Usage:
         """See AnswerJudge."""
         return self._client.usage
+
+    def check(self) -> None:
+        """
+        Raises:
+            ConfigError: the variable that should hold the key is not set.
+        """
+        self._endpoint.headers()
 
     def judge(self, questions: Sequence[AnswerQuestion]) -> list[Opinion]:
         """See AnswerJudge. A server that was given up is tried again with each call: the next step may have it back."""

@@ -50,6 +50,16 @@ class Verdicts:
     judge: AnswerJudge | None = None
     max_failed_share: float = 0.5
 
+    def check(self) -> None:
+        """Ask nothing yet, but find what would keep every question from being asked.
+
+        Raises:
+            ConfigError: for instance the judge's key is not set on this machine.
+        """
+        check = getattr(self.judge, "check", None)  # a judge need not have it
+        if check is not None:
+            check()
+
     def ask(self, questions: Sequence[AnswerQuestion | None]) -> Judged:
         """Opinions on the questions that are not None.
 

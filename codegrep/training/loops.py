@@ -160,6 +160,8 @@ def grpo_loop(config: dict[str, Any]) -> None:
     job: GRPOJob = config["job"]
     context = ray.train.get_context()
     rank, workers = context.get_world_rank(), context.get_world_size()
+    verdicts = load_verdicts(job.verdict, Path(job.verdict_cache) if job.verdict_cache else None)
+    verdicts.check()  # before minutes of rollouts that nobody could judge
     model, tokenizer = job.base.load()
     add_scoring(model)
     source = _Source()
@@ -174,7 +176,7 @@ def grpo_loop(config: dict[str, Any]) -> None:
             baseline=cast(Baseline, job.advantage.baseline),
             rules=load_governance(job.governance),
             process=load_process(job.process),
-            verdicts=load_verdicts(job.verdict, Path(job.verdict_cache) if job.verdict_cache else None),
+            verdicts=verdicts,
             lora=job.lora,
             settings=job.settings,
             max_completion_tokens=job.max_completion_tokens,

@@ -240,3 +240,14 @@ def test_it_is_loaded_without_being_asked(tmp_path: Path) -> None:
 def test_a_mistake_is_one_line_before_anything_starts(config: VerdictConfig, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_verdicts(config)
+
+
+def test_a_missing_key_is_found_without_a_question(serve: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("A_KEY", raising=False)
+    server = serve(sensible)
+    with pytest.raises(ConfigError, match="A_KEY"):
+        Verdicts(judge_of(server, key_variable="A_KEY")).check()
+    monkeypatch.setenv("A_KEY", "secret")
+    Verdicts(judge_of(server, key_variable="A_KEY")).check()
+    Verdicts(None).check()
+    assert not server.seen
