@@ -107,15 +107,10 @@ class Printed:
         firsts = np.flatnonzero(np.diff(file_of_line, prepend=-1))
         files, counts = file_of_line[firsts], np.diff(firsts, append=len(lines))
         ranks, telling = np.full(len(files), OTHER), lines[firsts]
-        place = np.searchsorted(self._defining, lines)
-        place[place == len(self._defining)] = 0
-        chosen = self._defining[place] == lines if len(self._defining) else np.zeros(len(lines), np.bool_)
-        named = self._named[place[chosen]] if len(self._defining) else np.zeros(0, np.int64)
-        ids = [self._names[word] for word in words if word in self._names]
-        for rank, which in ((DEFINES, np.ones(len(named), np.bool_)), (NAMES_IT, np.isin(named, ids))):
-            some, first = np.unique(file_of_line[chosen][which], return_index=True)
+        for rank, chosen in self._defining_lines(lines, words):
+            some, first = np.unique(file_of_line[chosen], return_index=True)
             at = np.searchsorted(files, some)
-            ranks[at], telling[at] = rank, lines[chosen][which][first]
+            ranks[at], telling[at] = rank, lines[chosen][first]
         order = np.argsort(self._rank[files])
         kept = np.sort(np.argsort(ranks[order], kind="stable")[:most_files])
         columns = [column[order][kept].tolist() for column in (files, counts, ranks, telling)]
@@ -128,6 +123,15 @@ class Printed:
                 for file, count, rank, line in zip(*columns, strict=True)
             ],
         )
+
+    def _defining_lines(self, lines: _Numbers, words: frozenset[bytes]) -> list[tuple[int, NDArray[np.bool_]]]:
+        """Which of the lines define something, and which define one of the words; each with its rank."""
+        if not len(self._defining):
+            return []
+        at = np.minimum(np.searchsorted(self._defining, lines), len(self._defining) - 1)
+        defines = self._defining[at] == lines
+        wanted = [self._names[word] for word in words if word in self._names]
+        return [(DEFINES, defines), (NAMES_IT, defines & np.isin(self._named[at], wanted))]
 
     def _first(
         self, lines: _Numbers, files: _Numbers, firsts: _Numbers, counts: _Numbers, keep: int
