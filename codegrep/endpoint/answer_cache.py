@@ -22,15 +22,30 @@ class AnswerCache:
         self._folder = folder
         self._answers: dict[str, Mapping[str, Any]] = {}
         self._out: IO[str] | None = None
-        for path in sorted(folder.glob("*.jsonl")):
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
-                try:
-                    row = json.loads(line)
-                    key, answer = row["key"], row["answer"]
-                except (ValueError, KeyError, TypeError, RecursionError):
-                    continue
-                if isinstance(key, str) and isinstance(answer, dict):
-                    self._answers[key] = answer
+        self._read: dict[Path, int] = {}  # bytes of each file that are known
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Take in what other processes have added since."""
+        own = Path(self._out.name) if self._out is not None else None
+        for path in sorted(self._folder.glob("*.jsonl")):
+            if path != own:
+                self._take_in(path)
+
+    def _take_in(self, path: Path) -> None:
+        with path.open("rb") as file:
+            file.seek(self._read.get(path, 0))
+            added = file.read()
+        whole = added.rfind(b"\n") + 1  # the last line may be half written
+        self._read[path] = self._read.get(path, 0) + whole
+        for line in added[:whole].decode("utf-8", "replace").split("\n"):
+            try:
+                row = json.loads(line)
+                key, answer = row["key"], row["answer"]
+            except (ValueError, KeyError, TypeError, RecursionError):
+                continue
+            if isinstance(key, str) and isinstance(answer, dict):
+                self._answers[key] = answer
 
     def __len__(self) -> int:
         return len(self._answers)

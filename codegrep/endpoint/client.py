@@ -169,6 +169,8 @@ class ChatClient:
 
     async def _ask(self, questions: Sequence[tuple[Prompt, Read]]) -> list[Answer]:
         endpoint, prompts, reads = self._endpoint, [prompt for prompt, _ in questions], dict(questions)
+        if self._cache is not None:
+            self._cache.refresh()
         answers = {prompt: self._kept(prompt) for prompt in reads}
         todo = [prompt for prompt, kept in answers.items() if kept is None]
         if todo:

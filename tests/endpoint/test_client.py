@@ -114,3 +114,22 @@ def test_a_key_comes_from_the_environment_alone(serve: Any, monkeypatch: pytest.
 def test_mistakes_are_one_line_that_names_the_group(params: dict[str, Any], words: str) -> None:
     with pytest.raises(ConfigError, match=rf"verdict\.params.*{words}"):
         Endpoint.from_params({"url": "http://x/v1", **params}, "verdict")
+
+
+def test_what_another_process_has_asked_meanwhile_is_not_asked_again(serve: Any, tmp_path: Path) -> None:
+    server = serve(lambda _, body: said(body["messages"][0]["content"].upper()))
+    one, other = client_of(server, tmp_path), client_of(server, tmp_path)
+    assert not one.ask([Prompt("a"), Prompt("b")], read)[0].cached
+    assert [answer.cached for answer in other.ask([Prompt("b"), Prompt("c")], read)] == [True, False]
+    assert one.ask([Prompt("c")], read)[0].cached and sorted(server.asked) == ["a", "b", "c"]
+
+
+def test_a_line_that_another_process_is_still_writing(tmp_path: Path) -> None:
+    file, cache = tmp_path / "other.jsonl", AnswerCache(tmp_path)
+    file.write_text('{"key": "a", "answer": {"n": 1}}\n{"key": "b", "ans')
+    cache.refresh()
+    assert cache.get("a") == {"n": 1} and len(cache) == 1
+    with file.open("a") as out:
+        out.write('wer": {"n": 2}}\n')
+    cache.refresh()
+    assert cache.get("b") == {"n": 2} and len(cache) == 2
