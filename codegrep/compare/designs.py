@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields, is_dataclass
+from typing import Any, get_type_hints
 
 from codegrep.compare.runs import LeftOut, RunRecord
+from codegrep.config import Config
+from codegrep.tracking.parameters import as_text
 
 # What does not change a result, by prefix of the parameter's name. The seed is what runs of one design differ in.
 _NO_CHOICE = (
@@ -53,13 +57,18 @@ class Design:
 
 
 def group(records: Sequence[RunRecord]) -> tuple[list[Design], list[LeftOut]]:
-    """Designs in order of their labels, and runs that repeat a seed of their design (the latest one stays)."""
+    """Designs in order of their labels, and runs that repeat a seed of their design (the latest one stays).
+
+    A run from before there was a setting counts as one with its default: a setting comes with a default that changes
+    nothing.
+    """
     choices = [_choices(record.params) for record in records]
     keys = sorted({key for choice in choices for key in choice})
-    differing = [key for key in keys if len({choice.get(key, "") for choice in choices}) > 1]
+    choices = [{key: choice.get(key, default_of(key)) for key in keys} for choice in choices]
+    differing = [key for key in keys if len({choice[key] for choice in choices}) > 1]
     members: dict[tuple[str, ...], list[RunRecord]] = {}
     for record, choice in zip(records, choices, strict=True):
-        members.setdefault(tuple(choice.get(key, "") for key in differing), []).append(record)
+        members.setdefault(tuple(choice[key] for key in differing), []).append(record)
     names = {values: _name(runs[0]) for values, runs in members.items()}
     designs, left_out = [], []
     for values, runs in members.items():
@@ -82,6 +91,21 @@ def group(records: Sequence[RunRecord]) -> tuple[list[Design], list[LeftOut]]:
 def changes_results(key: str) -> bool:
     """Whether a parameter of this name can change what comes out of a run; the seed can."""
     return not key.startswith(_NO_CHOICE)
+
+
+@functools.cache
+def default_of(key: str) -> str:
+    """What a setting is where nobody says it, as MLflow's parameters show it; "" for keys without a default of their
+    own, such as the arguments of a reward."""
+    kind: Any = Config
+    *groups, last = key.split(".")
+    for name in groups:
+        kind = get_type_hints(kind).get(name) if is_dataclass(kind) else None
+    for one in fields(kind) if is_dataclass(kind) else ():
+        if one.name == last:
+            made = one.default_factory() if one.default_factory is not MISSING else one.default
+            return "" if made is MISSING or is_dataclass(made) else as_text(made)
+    return ""
 
 
 def _choices(params: Mapping[str, str]) -> dict[str, str]:
