@@ -69,10 +69,7 @@ class Demo:
             DataError: none of the packages is installed, or none has a usable docstring.
         """
         result = LoadResult()
-        parts: dict[str, list[str]] = {}
-        for name in self._packages:
-            parts.setdefault(name.partition(".")[0], []).append(name)
-        for package, names in parts.items():
+        for package, names in self._parts().items():
             files = self._files(names, result)
             if not files:
                 continue
@@ -88,6 +85,19 @@ class Demo:
                 "Install the project's requirements first",
             )
         return result
+
+    def state(self) -> dict[str, str]:
+        """A hash over the files of each installed package. What is built from them changes nothing."""
+        unused = LoadResult()
+        files = {package: self._files(names, unused) for package, names in self._parts().items()}
+        return {package: self._fingerprint(found)[:12] if found else "" for package, found in files.items()}
+
+    def _parts(self) -> dict[str, list[str]]:
+        """What is wanted of each package, by the package's name."""
+        parts: dict[str, list[str]] = {}
+        for name in self._packages:
+            parts.setdefault(name.partition(".")[0], []).append(name)
+        return parts
 
     def _files(self, names: Sequence[str], result: LoadResult) -> dict[str, bytes]:
         """Python files by path from the folder above the package, sorted."""

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from codegrep.errors import DataError
 from codegrep.issues.issue import Issue
@@ -80,6 +80,15 @@ class IssueSource(Protocol):
         Raises:
             DataError: the source as a whole cannot be used. Single bad rows are counted in the result instead.
         """
+        ...
+
+
+@runtime_checkable
+class StatefulSource(IssueSource, Protocol):
+    """A source whose issues depend on more, or on less, than the files and folders that its arguments name."""
+
+    def state(self) -> dict[str, Any]:
+        """What `load` would read, in short: equal as long as it would give the same issues, before and after a load."""
         ...
 
 

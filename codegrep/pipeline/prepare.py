@@ -16,9 +16,9 @@ from codegrep.issues import Issue
 from codegrep.issues.entities import gold_entities
 from codegrep.issues.git_process import run_git
 from codegrep.issues.jsonl import read_issues, write_issues
-from codegrep.issues.load import load_issues
+from codegrep.issues.load import build_source, load_issues
 from codegrep.issues.repositories import list_repositories
-from codegrep.issues.source import RepositoryLocation
+from codegrep.issues.source import RepositoryLocation, StatefulSource
 from codegrep.issues.splits import Split, check_leaks, make_split
 from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
@@ -35,13 +35,20 @@ class Prepared:
 
 
 def inputs(context: Context) -> dict[str, Any]:
-    """The data configuration, and the state of every file and repository it names."""
+    """The data configuration, and the state of what its sources read."""
     data = context.config.data
-    named = sorted({v for source in data.sources.values() for v in source.args.values() if isinstance(v, str)})
     wanted = asdict(data)
     if not data.gold_entities:
         del wanted["gold_entities"]  # so that artifacts from before there was a choice stay good
-    return {"data": wanted, "state": {value: state for value in named if (state := _state(Path(value)))}}
+    state: dict[str, Any] = {}
+    for name, settings in data.sources.items():
+        source = build_source(name, settings)
+        if isinstance(source, StatefulSource):
+            state[name] = source.state()
+        else:
+            named = {value for value in settings.args.values() if isinstance(value, str)}
+            state |= {value: found for value in named if (found := _state(Path(value)))}
+    return {"data": wanted, "state": state}
 
 
 def _state(path: Path) -> dict[str, str]:

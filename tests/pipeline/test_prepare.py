@@ -1,0 +1,54 @@
+"""What the prepare artifact is named after: the same before and after the stage has run, other ones for other data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from codegrep.config import DataConfig, SourceConfig, SplitConfig
+from codegrep.issues.load import load_issues
+from codegrep.pipeline import prepare
+from codegrep.pipeline.context import Context
+
+
+def _inputs(data: DataConfig) -> dict[str, Any]:
+    return prepare.inputs(cast(Context, SimpleNamespace(config=SimpleNamespace(data=data))))
+
+
+def _data(kind: str, **arguments: Any) -> DataConfig:
+    return DataConfig("test", {"one": SourceConfig(kind, arguments)}, SplitConfig())
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed package with a docstring in each of three files."""
+    folder = tmp_path / "site" / "demo_three"
+    folder.mkdir(parents=True)
+    for number, letters in enumerate(("alpha", "bravo", "gamma")):
+        words = " ".join(f"{letters}{letter}word" for letter in "abcdefghijkl")
+        (folder / f"m{number}.py").write_text(f'def f{number}():\n    """Tells of {words}."""\n    return 1\n')
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    return folder
+
+
+def test_a_demo_that_has_built_its_repositories_is_the_demo_that_it_was(package: Path, tmp_path: Path) -> None:
+    """Or the second `make demo` does everything again."""
+    data = _data("codegrep.issues.demo.Demo", folder=str(tmp_path / "made"), packages=["demo_three"], min_words=5)
+    before = _inputs(data)
+    assert load_issues(data).issues and list((tmp_path / "made").iterdir())
+    assert _inputs(data) == before
+    (package / "m0.py").write_text('def g():\n    """Another release of it, with words of its own."""\n')
+    assert _inputs(data) != before
+
+
+def test_a_file_that_changes_is_other_data(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("{}\n")
+    data = _data("codegrep.issues.swe_bench.SWEBench", path=str(rows), repositories=str(tmp_path))
+    before = _inputs(data)
+    assert _inputs(data) == before
+    rows.write_text("{}\n{}\n")
+    assert _inputs(data) != before
