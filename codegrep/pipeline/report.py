@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from codegrep.pipeline import evaluate
 from codegrep.pipeline.artifact import Artifact, write_json
@@ -16,7 +17,8 @@ from codegrep.pipeline.policy import log_policy
 from codegrep.pipeline.results import Pair, comparisons, evaluation_rows
 from codegrep.tracking import rows as tracking_rows
 from codegrep.tracking.figures import gain_by_issue, retriever_bars, training_curves
-from codegrep.tracking.history import history
+from codegrep.tracking.history import History, history
+from codegrep.tracking.parameters import masked_text
 from codegrep.tracking.rows import EvaluationRow
 from codegrep.tracking.terminal import evaluation_table
 
@@ -40,7 +42,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     tracker.table([_flat_pair(pair) for pair in pairs], "evaluation/comparisons.json")
     tracker.table(_readable(table), "evaluation/per_issue.json")
     tracker.figure(retriever_bars(lines), "figures/retrievers.png")
-    past = history(tracker.handle, lambda name: name.startswith(CURVES))
+    past = _curves(context)
     if any("reward/total" in step for step in past):
         tracker.figure(training_curves([[s for s in past if "reward/total" in s]]), "figures/training.png")
     labels = {line.retriever for line in lines}
@@ -59,7 +61,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     tracker.artifact(folder / "results.md", "evaluation")
     log_policy(context, lines)
     context.console.print(evaluation_table(lines, title="Held-out issues", width=context.console.width))
-    context.console.print(_pairs_table(pairs))
+    context.console.print(_pairs_table(pairs, context.console.width))
     context.say(f"Report: {folder}")
     context.say(f"MLflow: run {tracker.run_id} in experiment '{config.tracking.experiment}'")
     return {"retrievers": len(lines), "pairs": len(pairs)}
@@ -67,6 +69,18 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
 
 def already(context: Context, artifact: Artifact) -> None:
     """Never called: the report is made anew each time."""
+
+
+def _curves(context: Context) -> History:
+    """What MLflow has of the training; nothing when it cannot be read, since tracking never ends a run."""
+    try:
+        return history(context.tracker.handle, lambda name: name.startswith(CURVES))
+    except Exception as error:  # whatever a client, a driver or a network can raise
+        said = masked_text(str(error)).strip().splitlines() or [type(error).__name__]
+        context.say(
+            f"MLflow cannot be read ({said[0][:160]}): no curves in this report; the same command makes it again"
+        )
+        return []
 
 
 def _flat_pair(pair: Pair) -> dict[str, Any]:
@@ -97,20 +111,31 @@ def _gains(table: Sequence[Mapping[str, Any]], before: str, after: str) -> list[
     return [tracking_rows.IssueScore(i, before=by[before, i], after=by[after, i]) for i in ids if (before, i) in by]
 
 
-def _pairs_table(pairs: Sequence[Pair]) -> Table:
-    table = Table(title="Differences of mean F0.5, paired by issue", title_justify="left", box=None, pad_edge=False)
-    for name in ("a − b", "difference [95%]", "p (Holm)", "better/equal/worse", "at equal length [95%]"):
-        table.add_column(name, justify="left" if name == "a − b" else "right", no_wrap=True)
+def _pairs_table(pairs: Sequence[Pair], width: int = 100) -> Table:
+    """Differences; in a terminal that is too narrow the last column goes. Numbers are never cut."""
     equal = {(p.a, p.b): p for p in pairs if p.equal_length}
-    for pair in (p for p in pairs if not p.equal_length):
-        c, other = pair.comparison, equal.get((pair.a, pair.b))
-        table.add_row(
-            f"{pair.a} − {pair.b}",
-            _interval(pair),
-            f"{pair.p_holm:.3f}",
-            f"{c.better}/{c.equal}/{c.worse}",
-            _interval(other) if other else "–",
-        )
+    shown = [p for p in pairs if not p.equal_length]
+    others = [equal.get((p.a, p.b)) for p in shown]
+    columns = {
+        "a − b": [f"{p.a} − {p.b}" for p in shown],
+        "difference [95%]": [_interval(p) for p in shown],
+        "p (Holm)": [f"{p.p_holm:.3f}" for p in shown],
+        "+/=/−": [f"{p.comparison.better}/{p.comparison.equal}/{p.comparison.worse}" for p in shown],
+        "at equal length [95%]": [_interval(other) if other else "–" for other in others],
+    }
+    last = list(columns)[-1]
+    if sum(max(map(len, [name, *cells])) + 2 for name, cells in columns.items()) - 2 > width:
+        del columns[last]
+    table = Table(title="Differences of mean F0.5, paired by issue", box=None, pad_edge=False)
+    table.title_justify = table.caption_justify = "left"
+    table.caption = "+/=/−: issues on which a is better, equal, worse" + (
+        "" if last in columns else f"; no room for {last}"
+    )
+    for name in columns:
+        first = name == "a − b"
+        table.add_column(name, justify="left" if first else "right", no_wrap=not first, overflow="fold")
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*(Text(cell) for cell in row))
     return table
 
 

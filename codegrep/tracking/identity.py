@@ -15,37 +15,39 @@ _KEY_TAG = "codegrep.key"
 
 def recorded(run_id_file: Path) -> str | None:
     """The run id that a file names; None where there is none yet."""
-    try:
-        line = run_id_file.read_text(encoding="utf-8").strip()
-    except OSError:
-        return None
-    return line if line and not line.startswith("key ") else None
+    return _first_line(run_id_file) or None
 
 
 def create_once(client: MlflowClient, experiment_id: str, name: str, run_id_file: Path, key: str | None = None) -> str:
     """Id of the run that carries the key, created if there is none. The file names it afterwards.
 
     Args:
-        key: letters, digits, '_' and '-'; None takes the one in the file, or makes one up.
+        key: letters, digits, '_' and '-'; None takes the one beside the file (`<run_id_file>.key`), or makes one up and
+            leaves it there. It stays, so that the run is found again in every store that it was ever recorded in.
     """
-    fixed, key = key, key or _read_key(run_id_file)
-    found = client.search_runs([experiment_id], f"tags.`{_KEY_TAG}` = '{key}'", max_results=1) if key else []
+    key = key or _own_key(run_id_file.with_name(f"{run_id_file.name}.key"))
+    found = client.search_runs([experiment_id], f"tags.`{_KEY_TAG}` = '{key}'", max_results=1)
     if found:
         run_id = str(found[0].info.run_id)
     else:
-        key = fixed or uuid.uuid4().hex
-        _write(run_id_file, f"key {key}")
         run_id = str(client.create_run(experiment_id, tags={_KEY_TAG: key}, run_name=name).info.run_id)
     _write(run_id_file, run_id)
     return run_id
 
 
-def _read_key(run_id_file: Path) -> str | None:
+def _own_key(path: Path) -> str:
+    key = _first_line(path)
+    if not (key.isalnum() and key.isascii()):
+        key = uuid.uuid4().hex
+        _write(path, key)
+    return key
+
+
+def _first_line(path: Path) -> str:
     try:
-        word, _, key = run_id_file.read_text(encoding="utf-8").strip().partition(" ")
-    except OSError:
-        return None
-    return key if word == "key" and key.isalnum() and key.isascii() else None
+        return path.read_text(encoding="utf-8").strip().partition("\n")[0].strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def _write(path: Path, line: str) -> None:
@@ -55,13 +57,16 @@ def _write(path: Path, line: str) -> None:
 
 
 def is_there(client: MlflowClient, run_id: str) -> bool:
-    """Whether the store has the run, and nobody deleted it."""
+    """Whether the store has the run, and nobody deleted it.
+
+    A server with logins says of a run that it does not have, such as one of another store, that it may not be read.
+    """
     from mlflow.exceptions import MlflowException
 
     try:
         return bool(client.get_run(run_id).info.lifecycle_stage == "active")
     except MlflowException as error:
-        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+        if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE", "PERMISSION_DENIED"):
             return False
         raise
 

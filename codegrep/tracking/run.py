@@ -93,15 +93,16 @@ class Tracker:
     ) -> Tracker:
         """Create the run, or continue the one that `run_id_file` names, and mark it RUNNING.
 
-        A run is created once, also when the process is killed between creating it and noting its id: the file first
-        gets a key, the run carries it as a tag, and the next start looks for it.
+        A run is created once in a store, also when the process is killed between creating it and noting its id: a key
+        is noted first, the run carries it as a tag, and the next start looks for it. A run that was recorded in another
+        store before begins a record of its own in this one.
 
         Args:
             uri: tracking URI (`store.resolve`).
             experiment: MLflow experiment, made when it is new.
             name: the run's name in the MLflow UI.
             tags: set on the run, also when it is continued.
-            run_id_file: one line, the run id. What cannot be sent is kept in its folder.
+            run_id_file: one line, the run id; its key lies beside it. What cannot be sent is kept in its folder.
             artifact_location: of a new experiment; None puts it beside an SQLite file, or leaves it to the server.
             key: a name of the run's own, unique in the experiment, by which it is found again where the file is
                 missing; None makes one up, and then only the file leads to the run.

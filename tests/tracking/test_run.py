@@ -95,20 +95,54 @@ def test_a_second_start_continues_the_run(outputs):
 
 def test_a_process_killed_between_making_the_run_and_noting_its_id_makes_no_second_one(outputs):
     tracker = _start(outputs)
-    key = _run(tracker).data.tags["codegrep.key"]
-    (outputs / "run_id").write_text(f"key {key}\n")
+    assert (outputs / "run_id.key").read_text().strip() == _run(tracker).data.tags["codegrep.key"]
+    (outputs / "run_id").unlink()
     assert _start(outputs).run_id == tracker.run_id
     assert (outputs / "run_id").read_text().strip() == tracker.run_id
-    (outputs / "run_id").write_text("key 0123456789abcdef\n")  # killed before making it
+    (outputs / "run_id").unlink()
+    (outputs / "run_id.key").write_text("0123456789abcdef\n")  # killed before making it
     assert _start(outputs).run_id != tracker.run_id
 
 
-@pytest.mark.parametrize("content", ["", "0123456789abcdef0123456789abcdef", "not a run id!", "key ' or 1=1", "\x00"])
-def test_a_run_id_file_that_leads_nowhere_gives_a_new_run(outputs, content):
-    (outputs / "run_id").write_text(content)
+@pytest.mark.parametrize("content", ["", "0123456789abcdef0123456789abcdef", "not a run id!", "' or 1=1", "\x00", "é"])
+def test_files_that_lead_nowhere_give_a_new_run(outputs, content):
+    for name in ("run_id", "run_id.key"):
+        (outputs / name).write_text(content)
     tracker = _start(outputs)
     assert _run(tracker).info.status == "RUNNING"
     assert (outputs / "run_id").read_text().strip() == tracker.run_id
+
+
+def test_a_run_that_goes_to_another_store_and_comes_back(outputs, tmp_path, empty_store):
+    here = _start(outputs)
+    here.metrics({"a": 1.0}, 1)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mlflow.db").write_bytes(empty_store.read_bytes())
+    there = _start(outputs, uri=store.sqlite_uri(other))
+    assert there.run_id != here.run_id and _run(there).info.status == "RUNNING"
+    assert _start(outputs).run_id == here.run_id
+    assert _start(outputs, uri=store.sqlite_uri(other)).run_id == there.run_id
+    assert len(_runs(outputs)) == len(_runs(other)) == 1
+
+
+def test_a_server_that_hides_what_it_does_not_have(outputs, monkeypatch):
+    """One with logins says 403 of a run of another store."""
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
+    from mlflow.tracking import MlflowClient
+
+    def get_run(client, run_id):
+        if run_id == "0" * 32:
+            raise MlflowException("Permission denied", error_code=PERMISSION_DENIED)
+        return real(client, run_id)
+
+    real = MlflowClient.get_run
+    monkeypatch.setattr(MlflowClient, "get_run", get_run)
+    (outputs / "run_id").write_text("0" * 32)
+    tracker = _start(outputs)
+    tracker.finish("FINISHED")
+    assert tracker.run_id != "0" * 32 and tracker.unsent == tracker.rejected == 0
 
 
 def test_a_run_or_experiment_that_was_deleted(outputs):
