@@ -27,6 +27,7 @@ outputs=$(cd "$outputs" && pwd)
 
 export MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=true
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false # background jobs of other MLflow features: eight processes for nothing
+export PYTHONWARNINGS="${PYTHONWARNINGS:+$PYTHONWARNINGS,}ignore:starlette.middleware.wsgi" # said by every worker
 echo "MLflow: http://127.0.0.1:$port   (runs of $outputs; Ctrl-C ends it)"
 exec "$python" -m mlflow server \
     --backend-store-uri "sqlite:///$outputs/mlflow.db" \

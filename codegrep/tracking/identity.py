@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 _KEY_TAG = "codegrep.key"
+_USER_TAG = "mlflow.user"  # what MLflow's pages show as the user
 
 
 def recorded(run_id_file: Path) -> str | None:
@@ -30,7 +31,10 @@ def create_once(client: MlflowClient, experiment_id: str, name: str, run_id_file
     if found:
         run_id = str(found[0].info.run_id)
     else:
-        run_id = str(client.create_run(experiment_id, tags={_KEY_TAG: key}, run_name=name).info.run_id)
+        tags = {_KEY_TAG: key}
+        if person := os.environ.get("MLFLOW_TRACKING_USERNAME"):  # who logs in; nobody else is named
+            tags[_USER_TAG] = person
+        run_id = str(client.create_run(experiment_id, tags=tags, run_name=name).info.run_id)
     _write(run_id_file, run_id)
     return run_id
 

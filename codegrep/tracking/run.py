@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 STATUSES = ("FINISHED", "FAILED", "KILLED")
 _REFUSED = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED"})  # waiting does not mend these
+_NOT_YOURS = "This login may not record in experiment '{}': ask for EDIT on it, or set tracking.experiment="
 _BETWEEN_TRIES = 5.0  # seconds
 
 _log = logging.getLogger("codegrep.tracking")
@@ -135,11 +136,13 @@ class Tracker:
                     )
                     break
                 left = patience - (time.monotonic() - began)
-                if left <= 0 or getattr(error, "error_code", "") in _REFUSED:
-                    place = parameters.masked_text(uri)
+                refused = getattr(error, "error_code", "")
+                if left <= 0 or refused in _REFUSED:
                     raise InfrastructureError(
-                        f"MLflow cannot be opened at {place} ({_first_line(error)})",
-                        "Start the server, check tracking.uri and the login, or use tracking=sqlite",
+                        f"MLflow cannot be opened at {parameters.masked_text(uri)} ({_first_line(error)})",
+                        _NOT_YOURS.format(experiment)
+                        if refused == "PERMISSION_DENIED"
+                        else "Start the server, check tracking.uri and the login, or use tracking=sqlite",
                     ) from error
                 _log.warning("MLflow does not answer yet; another %.0f s are waited for it", left)
                 time.sleep(min(left, _BETWEEN_TRIES))

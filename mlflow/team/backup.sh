@@ -2,7 +2,7 @@
 # Back up the records and logins of a team's server. Files lie in the object store: copy that with its own tools.
 #
 #     MLFLOW_BACKEND_STORE_URI=… MLFLOW_AUTH_DATABASE_URI=… mlflow/team/backup.sh FOLDER
-#     restore into empty databases:  pg_restore --no-owner --dbname=postgresql://… FOLDER/records.dump
+#     restore into empty databases:  pg_restore --no-owner --dbname=postgresql://… FOLDER/records.dump   (and logins.dump)
 #
 # The server may go on: each dump is one consistent moment of its database. Take the databases first and the object store
 # after them: then every file that a record names is in the copy.
@@ -20,7 +20,7 @@ dump() { # NAME URI; the URI goes through the environment, since arguments are s
     trap 'rm -f "$PGSERVICEFILE"' EXIT
     uri=$2 python3 - >"$PGSERVICEFILE" <<'PY'
 import os
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 parts = urlsplit(os.environ["uri"])
 fields = {"host": parts.hostname, "port": parts.port, "user": parts.username, "password": parts.password}
@@ -28,6 +28,8 @@ print("[backup]")
 for name, value in fields.items():
     if value is not None:
         print(f"{name}={unquote(str(value))}")
+for name, value in parse_qsl(parts.query):  # sslmode and the like; host too, where it is the folder of a socket
+    print(f"{name}={value}")
 print(f"dbname={unquote(parts.path.lstrip('/'))}")
 PY
     PGSERVICE=backup pg_dump --format=custom --file="$folder/$1.part"

@@ -4,12 +4,13 @@
 #     mlflow/team/serve.sh            until Ctrl-C; the same script is the entry point of the container
 #
 # Everything comes from the environment (mlflow/team/env.example explains each):
-#     MLFLOW_BACKEND_STORE_URI     postgresql://user:password@host:5432/mlflow
+#     MLFLOW_BACKEND_STORE_URI     postgresql://user:password@host:5432/mlflow, or postgresql:///mlflow on this machine
 #     MLFLOW_AUTH_DATABASE_URI     postgresql://user:password@host:5432/mlflow_auth      another database, for the logins
 #     MLFLOW_ARTIFACTS_DESTINATION s3://bucket/path, or a folder
 #     MLFLOW_AUTH_ADMIN_PASSWORD   12 characters and more; needed at the first start only
 #     MLFLOW_FLASK_SERVER_SECRET_KEY   a long random text; the same for all server processes
 #     MLFLOW_HOST (127.0.0.1)  MLFLOW_PORT (5000)  MLFLOW_WORKERS (2)  MLFLOW_ALLOWED_HOSTS (localhost and 127.0.0.1)
+#     MLFLOW_DEFAULT_PERMISSION (EDIT)
 set -eu
 
 say() { echo "mlflow/team/serve.sh: $*" >&2; exit 2; }
@@ -29,7 +30,7 @@ elif [ -x "$root/.venv/bin/python" ]; then python=$root/.venv/bin/python
 else python=$(command -v python3 || command -v python) || say "No Python found."
 fi
 "$python" -c 'import mlflow.server, flask_wtf, psycopg' 2>/dev/null ||
-    say "MLflow's server is not complete for $python: pip install -c constraints.txt '.[team-server]'"
+    say "MLflow's server is not complete for $python: pip install -c constraints.txt 'mlflow[auth]' 'psycopg[binary]' boto3"
 
 # The logins' configuration holds the database's password: a file of its own that only this user reads.
 auth=$(mktemp "${TMPDIR:-/tmp}/mlflow-auth.XXXXXX")
@@ -37,7 +38,7 @@ trap 'rm -f "$auth"' EXIT
 chmod 600 "$auth"
 cat >"$auth" <<INI
 [mlflow]
-default_permission = ${MLFLOW_DEFAULT_PERMISSION:-READ}
+default_permission = ${MLFLOW_DEFAULT_PERMISSION:-EDIT}
 database_uri = $(printf '%s' "$MLFLOW_AUTH_DATABASE_URI" | sed 's/%/%%/g')
 admin_username = ${MLFLOW_AUTH_ADMIN_USERNAME:-admin}
 authorization_function = mlflow.server.auth:authenticate_request_basic_auth
@@ -48,6 +49,7 @@ INI
 export MLFLOW_AUTH_CONFIG_PATH="$auth"
 export MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=true
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false # background jobs of other MLflow features: eight processes for nothing
+export PYTHONWARNINGS="${PYTHONWARNINGS:+$PYTHONWARNINGS,}ignore:starlette.middleware.wsgi" # said by every worker
 
 # Both URIs stay in the environment, out of the list of processes.
 "$python" -m mlflow server --app-name basic-auth \

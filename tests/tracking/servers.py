@@ -116,7 +116,7 @@ def why_no_postgres() -> str:
     if postgres_programs() is None:
         return "PostgreSQL's server programs are not installed (Debian: apt-get install postgresql)"
     missing = [name for name in ("psycopg", "flask_wtf") if importlib.util.find_spec(name) is None]
-    return f"{', '.join(missing)} missing: pip install -c constraints.txt '.[team-server]'" if missing else ""
+    return f"{', '.join(missing)} missing: pip install -c constraints.txt -e '.[team-server]'" if missing else ""
 
 
 @contextmanager

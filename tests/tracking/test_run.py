@@ -145,6 +145,26 @@ def test_a_server_that_hides_what_it_does_not_have(outputs, monkeypatch):
     assert tracker.run_id != "0" * 32 and tracker.unsent == tracker.rejected == 0
 
 
+def test_an_experiment_of_somebody_else_is_one_clear_line(outputs, monkeypatch):
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos.databricks_pb2 import PERMISSION_DENIED
+    from mlflow.tracking import MlflowClient
+
+    def create_run(client, *_, **__):
+        raise MlflowException("Permission denied", error_code=PERMISSION_DENIED)
+
+    monkeypatch.setattr(MlflowClient, "create_run", create_run)
+    with pytest.raises(InfrastructureError) as caught:
+        Tracker.start(store.sqlite_uri(outputs), "theirs", "v3", {}, outputs / "run_id", patience=600)
+    assert "'theirs'" in caught.value.fix and "tracking.experiment=" in caught.value.fix
+
+
+def test_a_login_is_the_runs_user(outputs, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "ann")
+    run = _run(_start(outputs))
+    assert run.data.tags["mlflow.user"] == run.info.user_id == "ann"
+
+
 def test_a_run_or_experiment_that_was_deleted(outputs):
     client = store.connect(store.sqlite_uri(outputs))
     first = _start(outputs)

@@ -127,6 +127,31 @@ def test_without_a_login_nothing_is_taken(team: Server, tmp_path: Path, impatien
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+def test_two_people_record_in_one_experiment(
+    team: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, logged_in: None, impatient: None
+) -> None:
+    """One of them comes from an SQLite store, whose run the server does not know."""
+    from mlflow.server.auth.client import AuthServiceClient
+
+    admin = AuthServiceClient(team.uri)
+    for person in ("ann", "bob"):
+        admin.create_user(person, f"{person}s-long-password")
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", person)
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", f"{person}s-long-password")
+        before = Tracker.start(store.sqlite_uri(tmp_path), "shared", "v3", {}, tmp_path / person / "mlflow_run_id")
+        tracker = Tracker.start(team.uri, "shared", "v3", {}, tmp_path / person / "mlflow_run_id")
+        tracker.metrics({"a": 1.0}, 1)
+        tracker.text("kept", "notes/one.txt")
+        tracker.finish("FINISHED")
+        assert tracker.unsent == tracker.rejected == 0 and tracker.run_id != before.run_id
+        run = store.connect(team.uri).get_run(tracker.run_id)
+        assert run.data.tags["mlflow.user"] == person and run.info.status == "FINISHED"
+        monkeypatch.setenv("MLFLOW_TRACKING_USERNAME", "admin")
+        monkeypatch.setenv("MLFLOW_TRACKING_PASSWORD", "a-long-password")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_a_sweep_its_comparison_and_a_policy_on_postgres(
     team: Server, cluster: Postgres, tmp_path: Path, logged_in: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -148,7 +173,7 @@ def test_a_sweep_its_comparison_and_a_policy_on_postgres(
     fetched = registry.fetch_model(client, team.uri, model_id, tmp_path / "fetched")
     assert (fetched / "adapter" / "adapter_model.safetensors").read_bytes() == b"weights"
     assert int(cluster.sql("SELECT count(*) FROM metrics", "mlflow")) >= 4 * made_runs.STEPS
-    assert cluster.sql("SELECT count(*) FROM users", "mlflow_auth") == "1"
+    assert cluster.sql("SELECT count(*) FROM users WHERE is_admin", "mlflow_auth") == "1"
 
 
 @pytest.mark.slow
@@ -177,6 +202,28 @@ def test_a_backup_is_restored(team: Server, cluster: Postgres, tmp_path: Path, l
     assert cluster.sql(f"SELECT status FROM runs WHERE run_uuid = '{tracker.run_id}'", "restored") == "FINISHED"
     kept = cluster.sql(f"SELECT value FROM metrics WHERE run_uuid = '{tracker.run_id}' AND key = 'a'", "restored")
     assert float(kept) == 1.0
+
+
+def test_a_backup_asks_postgres_with_all_that_the_address_says(tmp_path: Path) -> None:
+    """Options behind the question mark too: without sslmode=require a dump would go over the wire in the clear."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    (programs / "pg_dump").write_text(
+        '#!/bin/sh\ncat "$PGSERVICEFILE" >>"$SEEN"\nfor a; do touch "${a#--file=}"; done\n'
+    )
+    (programs / "pg_dump").chmod(0o755)
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
+        "SEEN": str(tmp_path / "seen"),
+        "MLFLOW_BACKEND_STORE_URI": "postgresql://me:p%40ss@db.example.org:5433/mlflow?sslmode=require",
+        "MLFLOW_AUTH_DATABASE_URI": "postgresql:///mlflow_auth?host=/run/a%20socket",
+    }
+    subprocess.run([TEAM / "backup.sh", tmp_path / "to"], env=environment, cwd=tmp_path, check=True)
+    assert (tmp_path / "seen").read_text().split("[backup]\n")[1:] == [
+        "host=db.example.org\nport=5433\nuser=me\npassword=p@ss\nsslmode=require\ndbname=mlflow\n",
+        "host=/run/a socket\ndbname=mlflow_auth\n",
+    ]
 
 
 @pytest.mark.parametrize(
