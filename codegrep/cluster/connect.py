@@ -40,7 +40,7 @@ def connected(cluster: ClusterConfig, log: Path) -> Iterator[None]:
     Raises:
         InfrastructureError: the address does not answer.
     """
-    _check_variables()
+    check_variables()
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_TRAIN_ENABLE_V2", "1")
@@ -109,12 +109,17 @@ def _start(cluster: ClusterConfig) -> None:
     except Exception as error:  # Ray raises plain Exception when its processes do not come up in time
         where = cluster.address or "this machine"
         raise InfrastructureError(
-            f"Ray cannot be reached at {where}: {error}", "Check cluster.address, or use cluster=local"
+            f"Ray cannot be reached at {where}: {error}",
+            "Check cluster.address and the cluster's token (RAY_AUTH_MODE=token, RAY_AUTH_TOKEN_PATH), or use cluster=local",
         ) from None
 
 
-def _check_variables() -> None:
-    """A submitted job names the secrets that the cluster's own environment has to hold."""
+def check_variables() -> None:
+    """A submitted job names the secrets that the cluster's own environment has to hold.
+
+    Raises:
+        ConfigError: one is not set.
+    """
     named = [name for name in os.environ.get("CODEGREP_REQUIRED_VARIABLES", "").split(",") if name]
     if missing := [name for name in named if not os.environ.get(name)]:
         raise ConfigError(f"{', '.join(missing)} is not set on the cluster", "Set it in the environment of its nodes")

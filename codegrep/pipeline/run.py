@@ -17,7 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
-from codegrep.cluster.connect import connected
+from codegrep.cluster.connect import check_variables, connected
 from codegrep.config import Config
 from codegrep.errors import CodegrepError, ConfigError, DiskError
 from codegrep.pipeline import completion, evaluate, label, prepare, report, train, warm_start
@@ -58,6 +58,7 @@ def run_experiment(config: Config, experiment: str = "") -> None:
     """
     console = Console()
     places = Places(config.outputs_path)
+    check_variables()  # before MLflow is asked: its login is one of them
     _check_disk(places.outputs, config.sandbox.min_free_gib)
     if set(_ON_MODEL) & set(config.stages):
         check_model(config.model.path)

@@ -248,7 +248,7 @@ def test_weights_that_do_not_load_are_one_line_from_a_worker(experiment: Experim
 def test_a_cluster_that_does_not_answer(experiment: Experiment) -> None:
     done = experiment.run("cluster=address", "cluster.address=127.0.0.1:9", "cluster.num_cpus=null")
     line = Ended(done.process.returncode, done.stdout, done.stderr).line
-    assert "Ray cannot be reached at 127.0.0.1:9" in line and "cluster=local" in line
+    assert "Ray cannot be reached at 127.0.0.1:9" in line and "cluster=local" in line and "RAY_AUTH_TOKEN_PATH" in line
 
 
 def test_git_is_needed(clones: Path, tmp_path: Path) -> None:
@@ -260,3 +260,12 @@ def test_git_is_needed(clones: Path, tmp_path: Path) -> None:
         command, cwd=root, env={"PATH": "/nowhere", "HOME": str(tmp_path)}, capture_output=True, text=True, timeout=300
     )
     assert "git" in Ended(done.returncode, done.stdout, done.stderr).line
+
+
+def test_a_submitted_job_says_which_login_is_missing_before_it_asks_mlflow(
+    command: Callable[..., Ended], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODEGREP_REQUIRED_VARIABLES", "MLFLOW_TRACKING_PASSWORD")
+    monkeypatch.delenv("MLFLOW_TRACKING_PASSWORD", raising=False)
+    server = ("tracking=server", "tracking.uri=http://127.0.0.1:9", "tracking.start_patience_seconds=0")
+    assert "MLFLOW_TRACKING_PASSWORD is not set on the cluster" in command(*PREPARE, *server).line
