@@ -110,7 +110,7 @@ def _start(cluster: ClusterConfig) -> None:
         where = cluster.address or "this machine"
         raise InfrastructureError(
             f"Ray cannot be reached at {where}: {error}",
-            "Check cluster.address and the cluster's token (RAY_AUTH_MODE=token, RAY_AUTH_TOKEN_PATH), or use cluster=local",
+            "Check cluster.address and the token (RAY_AUTH_MODE=token, RAY_AUTH_TOKEN_PATH), or use cluster=local",
         ) from None
 
 

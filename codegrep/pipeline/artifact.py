@@ -28,6 +28,16 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be part of a fingerprint")
 
 
+def from_outputs(value: Any, outputs: str) -> Any:
+    """The value with paths under the outputs folder named from there: where outputs lie changes no result."""
+    if isinstance(value, dict):
+        return {key: from_outputs(inner, outputs) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [from_outputs(inner, outputs) for inner in value]
+    inside = isinstance(value, str) and value.startswith(f"{outputs.rstrip('/')}/")
+    return f"${{outputs}}/{value.removeprefix(outputs).lstrip('/')}" if inside else value
+
+
 class Mirror(Protocol):
     """A second place for finished artifacts (codegrep.storage)."""
 

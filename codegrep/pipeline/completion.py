@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from codegrep.config import Config
-from codegrep.pipeline.artifact import Artifact, fingerprint, write_json
+from codegrep.pipeline.artifact import Artifact, fingerprint, from_outputs, write_json
 from codegrep.rewards.governance import JUDGE_FAILED
 
 # What does not change a result is no part of a run's identity: the same command with other stages continues the run.
@@ -19,6 +19,7 @@ _FILE = "completed.json"
 def run_name(config: Config) -> str:
     """Name of the run's folder: label, seed, and eight hex digits of everything that decides its results."""
     decides = {key: value for key, value in asdict(config).items() if key not in NOT_IDENTITY}
+    decides["data"] = from_outputs(decides["data"], config.outputs)
     # An experiment without labels, or without a judge of answers, is the same whatever they would be.
     if not config.labels.enabled:
         del decides["labels"], decides["judge"]

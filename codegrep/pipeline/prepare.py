@@ -20,7 +20,7 @@ from codegrep.issues.load import build_source, load_issues
 from codegrep.issues.repositories import list_repositories
 from codegrep.issues.source import RepositoryLocation, StatefulSource
 from codegrep.issues.splits import Split, check_leaks, make_split
-from codegrep.pipeline.artifact import Artifact
+from codegrep.pipeline.artifact import Artifact, from_outputs
 from codegrep.pipeline.context import Context
 from codegrep.sandbox.repositories import BareClone, Repositories
 
@@ -48,7 +48,7 @@ def inputs(context: Context) -> dict[str, Any]:
         else:
             named = {value for value in settings.args.values() if isinstance(value, str)}
             state |= {value: found for value in named if (found := _state(Path(value)))}
-    return {"data": wanted, "state": state}
+    return {"data": from_outputs(wanted, context.config.outputs), "state": state}
 
 
 def _state(path: Path) -> dict[str, str]:

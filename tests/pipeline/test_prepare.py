@@ -8,14 +8,17 @@ from typing import Any, cast
 
 import pytest
 
+from codegrep.compose import compose_overrides, load
 from codegrep.config import DataConfig, SourceConfig, SplitConfig
 from codegrep.issues.load import load_issues
 from codegrep.pipeline import prepare
+from codegrep.pipeline.artifact import from_outputs
+from codegrep.pipeline.completion import run_name
 from codegrep.pipeline.context import Context
 
 
-def _inputs(data: DataConfig) -> dict[str, Any]:
-    return prepare.inputs(cast(Context, SimpleNamespace(config=SimpleNamespace(data=data))))
+def _inputs(data: DataConfig, outputs: str = "outputs") -> dict[str, Any]:
+    return prepare.inputs(cast(Context, SimpleNamespace(config=SimpleNamespace(data=data, outputs=outputs))))
 
 
 def _data(kind: str, **arguments: Any) -> DataConfig:
@@ -42,6 +45,16 @@ def test_a_demo_that_has_built_its_repositories_is_the_demo_that_it_was(package:
     assert _inputs(data) == before
     (package / "m0.py").write_text('def g():\n    """Another release of it, with words of its own."""\n')
     assert _inputs(data) != before
+
+
+def test_where_outputs_lie_changes_nothing() -> None:
+    here, there = (load(compose_overrides([f"outputs={folder}"])) for folder in ("outputs", "/data/elsewhere/"))
+    assert here.data.sources["demo"].args["folder"] != there.data.sources["demo"].args["folder"]
+    assert run_name(here) == run_name(there)
+    assert _inputs(here.data, here.outputs) == _inputs(there.data, there.outputs)
+    assert from_outputs({"a": ["out/b", "output/b", "/out/b", 1]}, "out") == {
+        "a": ["${outputs}/b", "output/b", "/out/b", 1]
+    }
 
 
 def test_a_file_that_changes_is_other_data(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def check_variables(settings: SubmitConfig) -> None:
         if _SECRET.search(name):
             raise ConfigError(
                 f"cluster.submit.env.{name} looks like a secret; it would be shown in dashboards and manifests",
-                f"Give a reference: cluster.submit.secrets.{name}=…",
+                f"Give a reference: +cluster.submit.secrets.{name}=…",
             )
 
 

@@ -133,7 +133,7 @@ class JobsAPI:
         if any(self._settings.secrets.values()):
             raise ConfigError(
                 "the Jobs API knows no references to secrets",
-                "Set the variables in the cluster's own environment and give cluster.submit.secrets.NAME=''",
+                "Set the variables in the cluster's own environment and give +cluster.submit.secrets.NAME=",
             )
         use_token()
         from ray.job_submission import JobSubmissionClient

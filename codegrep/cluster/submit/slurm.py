@@ -60,7 +60,7 @@ class Slurm:
         if any(self._settings.secrets.values()):
             raise ConfigError(
                 "SLURM knows no references to secrets",
-                "Set the variables where you submit from and give cluster.submit.secrets.NAME=''; they are handed on",
+                "Set the variables where you submit from and give +cluster.submit.secrets.NAME=; they are handed on",
             )
         exported = [f"{name}={value}" for name, value in sorted(self._settings.env.items())]
         return _filled(
