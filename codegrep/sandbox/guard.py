@@ -90,6 +90,8 @@ class Guard:
         """
         check_text(path)
         relative = self._below_root(path.strip()) or habitual(path, self._exists)
+        if relative == ".":
+            return "."
         if relative.startswith("/"):
             if not self._exists(relative.lstrip("/")):
                 raise PathRefused(f"'{_short(path)}' is outside of the repository; use paths relative to its root")
@@ -113,18 +115,21 @@ class Guard:
     def contains(self, relative: str) -> bool:
         """True when a path that a tool put out, relative to the root, really lies in the tree and is not git's own."""
         folder, _, name = relative.rpartition("/")
-        if not self._is_folder_inside(folder) or name in ("", ".", "..") or _is_git(name):
+        if not self._folders.get(folder, False) and not self._is_folder_inside(folder):
+            return False
+        if name in ("", ".", "..") or _is_git(name):
             return False
         return not self._is_file_a_link(folder, name) or self._is_inside(relative)
 
     def _is_file_a_link(self, folder: str, name: str) -> bool:
+        if (links := self._links.get(folder)) is not None:
+            return name in links
         asked = self._asked[folder] = self._asked.get(folder, 0) + 1
         try:
             if asked <= _ASK_ONE_BY_ONE:
                 return _is_link(f"{self.root}/{folder}/{name}")
-            if folder not in self._links:
-                with os.scandir(f"{self.root}/{folder}") as entries:
-                    self._links[folder] = {entry.name for entry in entries if entry.is_symlink()}
+            with os.scandir(f"{self.root}/{folder}") as entries:
+                self._links[folder] = {entry.name for entry in entries if entry.is_symlink()}
             return name in self._links[folder]
         except (OSError, ValueError):
             return True

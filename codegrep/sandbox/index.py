@@ -99,6 +99,10 @@ class ContentIndex:
                 self._trees.pop(key, None)
                 self._searches.pop(key, None)
 
+    def holds(self, root: Path) -> bool:
+        """Whether it was said that this tree does not change."""
+        return os.fspath(root) in self._commits
+
     def is_ready(self, root: Path) -> bool:
         """Whether `candidates` answers at once."""
         key = os.fspath(root)

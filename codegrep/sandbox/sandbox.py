@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 from codegrep.config import SandboxConfig, ToolsConfig
@@ -27,6 +28,15 @@ from codegrep.sandbox.worktrees import Lease, Worktrees
 _ADDING_THREADS = 4
 # Seconds from one turn of a prompt's rollouts to the next, mostly less.
 _LINGER = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """A call that was made. checked: None where it cannot be run. at: by the monotonic clock."""
+
+    call: ToolCall
+    checked: CheckedCall | None
+    at: float
 
 
 class Sandbox:
@@ -96,14 +106,20 @@ class Sandbox:
         if not any(isinstance(call, ToolCall) for call in calls[: self.toolbox.limits.max_calls]):
             return [self._unexecuted(call, n) for n, call in enumerate(calls, 1)]
         async with self._lease(repo, commit) as lease:
-            tasks = [asyncio.ensure_future(self._answer(lease, call, n)) for n, call in enumerate(calls, 1)]
+            results = [self._at_once(lease, call, n) for n, call in enumerate(calls, 1)]
+            tasks = {
+                n: asyncio.ensure_future(self._answer(lease, made, n))
+                for n, made in enumerate(results, 1)
+                if isinstance(made, _Asked)
+            }
             try:
-                return list(await asyncio.gather(*tasks))
+                await asyncio.gather(*tasks.values())
             finally:
                 # The lease must outlive every call, also when this turn is cancelled.
-                for task in tasks:
+                for task in tasks.values():
                     task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
+                await asyncio.gather(*tasks.values(), return_exceptions=True)
+            return [tasks[n].result() if isinstance(made, _Asked) else made for n, made in enumerate(results, 1)]
 
     async def prepare(self, repo: str, commit: str) -> None:
         """Makes the tree of a commit, so that the first turn need not wait for it.
@@ -139,38 +155,51 @@ class Sandbox:
         self._threads.shutdown(wait=True, cancel_futures=True)
         self.worktrees.close()
 
-    async def _answer(self, lease: Lease, call: ToolCall | MalformedCall, number: int) -> ToolResult:
+    def _at_once(self, lease: Lease, call: ToolCall | MalformedCall, number: int) -> ToolResult | _Asked:
+        """What can be said without running anything: mistakes in the call itself, and results that are kept."""
         if isinstance(call, MalformedCall) or number > self.toolbox.limits.max_calls:
             return self._unexecuted(call, number)
         asked = time.monotonic()
-        seconds = waited = 0.0
-        tool, source = "", "run"
+        try:
+            checked = self.toolbox.check(call)
+        except ArgumentError as error:
+            return self._measured(mistake(str(error)), _Asked(call, None, asked), number, "run")
+        key = (lease.repo, lease.commit, checked.key)
+        kept = self._cache.look_up(key)
+        if kept is None:
+            return _Asked(call, checked, asked)
+        return self._measured(kept, _Asked(call, checked, asked), number, "kept")
 
-        async def compute(checked: CheckedCall) -> Outcome:
+    async def _answer(self, lease: Lease, asked: _Asked, number: int) -> ToolResult:
+        checked = asked.checked
+        assert checked is not None
+        seconds = waited = 0.0
+        source = "shared"
+
+        async def compute() -> Outcome:
             nonlocal seconds, waited, source
             source = "run"
             async with self._place():
                 began = time.monotonic()
-                waited = began - asked
+                waited = began - asked.at
                 try:
                     return await self.toolbox.execute(lease.path, checked)
                 finally:
                     seconds = time.monotonic() - began
 
-        try:
-            checked = self.toolbox.check(call)
-            tool, key = checked.tool.name, (lease.repo, lease.commit, checked.key)
-            kept = self._cache.look_up(key)
-            source = "shared" if kept is None else "kept"
-            outcome = kept or await self._cache.get(key, lambda: compute(checked))
-        except ArgumentError as error:
-            outcome = mistake(str(error))
-        size, took = len(outcome.text.encode("utf-8", "replace")), time.monotonic() - asked
+        outcome = await self._cache.get((lease.repo, lease.commit, checked.key), compute)
+        return self._measured(outcome, asked, number, source, seconds, waited)
+
+    def _measured(
+        self, outcome: Outcome, asked: _Asked, number: int, source: str, seconds: float = 0.0, waited: float = 0.0
+    ) -> ToolResult:
+        size, took = len(outcome.text.encode("utf-8", "replace")), time.monotonic() - asked.at
+        tool = asked.checked.tool.name if asked.checked is not None else ""
         measure = CallMeasure(tool, outcome.status.value, took, waited, source, outcome.timed_out, size)
         self._counters.add(measure)
         if self._on_call is not None:
             self._on_call(measure)
-        return numbered(outcome, call, number, seconds)
+        return numbered(outcome, asked.call, number, seconds)
 
     def _unexecuted(self, call: ToolCall | MalformedCall, number: int) -> ToolResult:
         limit = self.toolbox.limits.max_calls

@@ -13,7 +13,9 @@ from codegrep.config import ToolsConfig
 from codegrep.issues.paths import is_test_path
 from codegrep.protocol.calls import FileMatches, ToolStatus
 from codegrep.sandbox.guard import Guard, PathRefused
+from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.tools.arguments import check_arguments
+from codegrep.sandbox.tools.listing import Listing, plain_glob
 from codegrep.sandbox.tools.pathglob import matches_glob
 from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
 from codegrep.sandbox.tools.search import SearchPrograms, short_reason
@@ -34,9 +36,18 @@ class Glob:
     name = "glob"
     description = "List files whose path matches a glob such as src/**/*.py; *.py matches at any depth."
 
-    def __init__(self, limits: ToolsConfig, programs: SearchPrograms | None = None) -> None:
+    def __init__(
+        self, limits: ToolsConfig, programs: SearchPrograms | None = None, index: ContentIndex | None = None
+    ) -> None:
+        """
+        Args:
+            index: knows which trees do not change; their files are listed once.
+        """
         self._limits = limits
         self._programs = programs or SearchPrograms()
+        self._index, self._listing = index, Listing()
+        # One at a time: who asks about a tree that is being listed waits for it anyway.
+        self._lister = ThreadPoolExecutor(1, thread_name_prefix="listing")
         self._threads = ThreadPoolExecutor(max(1, limits.concurrency), thread_name_prefix="glob")
         self.parameters: Mapping[str, Any] = {
             "type": "object",
@@ -77,7 +88,9 @@ class Glob:
             problem = "is a file" if (root / folder).exists() else "does not exist"
             return mistake(f"the folder {shown_path(os.fsencode(folder))} {problem}; path must be a folder")
         try:
-            names = await self._names(root / folder, pattern)
+            names = await self._listed(root, folder, pattern)
+            if names is None:
+                names = await self._names(root / folder, pattern)
         except ProcessFailed as error:
             return fault(str(error))
         except ProcessTimeout as error:
@@ -105,6 +118,16 @@ class Glob:
         text, shown = fit(paths[: limits.max_paths], limits.max_chars, header)
         files = tuple(FileMatches(p, 1) for p in paths[:shown])
         return Outcome(ToolStatus.OK, text, files, truncated=shown < len(paths), files_found=len(paths))
+
+    async def _listed(self, root: Path, folder: str, pattern: str) -> list[bytes] | None:
+        if self._index is None or not self._index.holds(root) or plain_glob(pattern) is None:
+            return None
+        asked = (self._lister, self._listing.names, root, folder, pattern)
+        try:
+            listing = asyncio.get_running_loop().run_in_executor(*asked)
+            return await asyncio.wait_for(listing, self._limits.glob_timeout)
+        except TimeoutError:
+            raise ProcessTimeout(self._limits.glob_timeout, starved=True) from None
 
     async def _names(self, folder: Path, pattern: str) -> list[bytes]:
         if not self._programs.has_ripgrep:

@@ -101,13 +101,15 @@ class Grep:
             path = guard.resolve(str(arguments["path"]))
         except PathRefused as refused:
             return mistake(str(refused))
-        if (problem := _not_searchable(root, path)) is not None:
-            return mistake(problem)
+        is_file = _is_file(root, path)
+        if is_file is None:
+            return mistake(_not_searchable(root, path))
         search = _Search(
             self._programs,
             root,
             pattern=str(arguments["pattern"]),
             path=path,
+            is_file=is_file,
             include=[glob.removeprefix("./") for glob in split_globs(str(arguments["include"]))],
             ignore_case=bool(arguments["ignore_case"]),
             limits=self._limits,
@@ -211,16 +213,13 @@ class _Search:
     root: Path
     pattern: str
     path: str
+    is_file: bool
     include: list[str]
     ignore_case: bool
     limits: ToolsConfig
     candidates: list[str] | None = None
     binary: bool = False
     began: float = field(default_factory=lambda: asyncio.get_running_loop().time())
-
-    @property
-    def is_file(self) -> bool:
-        return (self.root / self.path).is_file()
 
     async def run(self) -> list[FileHits]:
         """All matching files in the order of their paths."""
@@ -287,12 +286,17 @@ class _Search:
         return [h for h in hits if any(matches_glob(h.shown, glob) for glob in self.include)]
 
 
-def _not_searchable(root: Path, path: str) -> str | None:
+def _is_file(root: Path, path: str) -> bool | None:
+    """False for a folder, None for what is neither of the two."""
     try:
-        mode = (root / path).lstat().st_mode
+        mode = os.lstat(f"{root}/{path}").st_mode
     except OSError:
-        hint = "; path takes no wildcards, use include" if any(c in path for c in "*?[{") else ""
-        return f"no such file or folder: {shown_path(os.fsencode(path))}{hint}"
-    if stat.S_ISDIR(mode) or stat.S_ISREG(mode):
         return None
-    return f"{shown_path(os.fsencode(path))} is neither a file nor a folder"
+    return stat.S_ISREG(mode) if stat.S_ISREG(mode) or stat.S_ISDIR(mode) else None
+
+
+def _not_searchable(root: Path, path: str) -> str:
+    if os.path.lexists(root / path):
+        return f"{shown_path(os.fsencode(path))} is neither a file nor a folder"
+    hint = "; path takes no wildcards, use include" if any(c in path for c in "*?[{") else ""
+    return f"no such file or folder: {shown_path(os.fsencode(path))}{hint}"

@@ -59,6 +59,7 @@ class Printed:
             self._paths = [self._output[begin:end].removeprefix(b"./") for begin, end in places]
         self._starts[self._heads] = self._path_ends + 1
         self._left_out = np.array([is_left_out(path) for path in self._paths], np.bool_)
+        self._some_left_out = bool(self._left_out.any())
         # The place of each file in the order of paths.
         self._rank = np.empty(len(self._paths), np.int64)
         self._rank[sorted(range(len(self._paths)), key=self._paths.__getitem__)] = np.arange(len(self._paths))
@@ -100,20 +101,24 @@ class Printed:
         """
         lines = self._holding([text.lower() for text in texts] if ignore_case else texts, ignore_case)
         file_of_line = np.searchsorted(self._heads, lines, "right") - 1
-        if (left_out := self._left_out[file_of_line]).any():
-            lines, file_of_line = lines[~left_out], file_of_line[~left_out]
+        if self._some_left_out:
+            right = ~self._left_out[file_of_line]
+            lines, file_of_line = lines[right], file_of_line[right]
         if not len(lines):
             return Found()
-        firsts = np.flatnonzero(np.diff(file_of_line, prepend=-1))
+        firsts = _firsts(file_of_line)
         files, counts = file_of_line[firsts], np.diff(firsts, append=len(lines))
         ranks, telling = np.full(len(files), OTHER), lines[firsts]
         for rank, chosen in self._defining_lines(lines, words):
-            some, first = np.unique(file_of_line[chosen], return_index=True)
-            at = np.searchsorted(files, some)
+            some = file_of_line[chosen]
+            first = _firsts(some)
+            at = np.searchsorted(files, some[first])
             ranks[at], telling[at] = rank, lines[chosen][first]
         order = np.argsort(self._rank[files])
-        kept = np.sort(np.argsort(ranks[order], kind="stable")[:most_files])
-        columns = [column[order][kept].tolist() for column in (files, counts, ranks, telling)]
+        kept = order
+        if len(order) > most_files:
+            kept = order[np.sort(np.argsort(ranks[order], kind="stable")[:most_files])]
+        columns = [column[kept].tolist() for column in (files, counts, ranks, telling)]
         return Found(
             count=len(lines),
             files=len(files),
@@ -124,14 +129,18 @@ class Printed:
             ],
         )
 
-    def _defining_lines(self, lines: _Numbers, words: frozenset[bytes]) -> list[tuple[int, NDArray[np.bool_]]]:
-        """Which of the lines define something, and which define one of the words; each with its rank."""
+    def _defining_lines(self, lines: _Numbers, words: frozenset[bytes]) -> list[tuple[int, _Numbers]]:
+        """Which of the lines, by their places, define something, and which define one of the words; with the rank."""
         if not len(self._defining):
             return []
         at = np.minimum(np.searchsorted(self._defining, lines), len(self._defining) - 1)
-        defines = self._defining[at] == lines
+        defines = np.flatnonzero(self._defining[at] == lines)
         wanted = [self._names[word] for word in words if word in self._names]
-        return [(DEFINES, defines), (NAMES_IT, defines & np.isin(self._named[at], wanted))]
+        if not len(defines) or not wanted:
+            return [(DEFINES, defines)]
+        named = self._named[at[defines]]
+        right = named == wanted[0] if len(wanted) == 1 else np.isin(named, wanted)
+        return [(DEFINES, defines), (NAMES_IT, defines[right])]
 
     def _first(
         self, lines: _Numbers, files: _Numbers, firsts: _Numbers, counts: _Numbers, keep: int
@@ -163,10 +172,8 @@ class Printed:
         for at, byte in rare[2:]:
             places = places[looked_at[places + at] == byte]
         lines = np.searchsorted(self._ends, places)
-        in_path = places < self._starts[lines]
-        if in_path.any():
-            lines = lines[~in_path]
-        return lines[np.flatnonzero(np.diff(lines, prepend=-1))]
+        lines = lines[places >= self._starts[lines]]
+        return lines[_firsts(lines)]
 
     def _definitions(self) -> tuple[_Numbers, _Numbers]:
         """The numbers of the lines that define something, ascending, and of each the number of the name."""
@@ -188,6 +195,14 @@ class Printed:
     def _definition_at(self, start: int) -> bytes | None:
         """The name that the line at a place defines, as far as the line counts."""
         return defined_name(self._output, start, self._output.index(b":", start) + 1 + self._width)
+
+
+def _firsts(numbers: _Numbers) -> _Numbers:
+    """Where ascending numbers change, the first place included."""
+    changes = np.empty(len(numbers), np.bool_)
+    changes[:1] = True
+    np.not_equal(numbers[1:], numbers[:-1], out=changes[1:])
+    return np.flatnonzero(changes)
 
 
 def _places(looked_at: _Bytes, wanted: Sequence[tuple[int, int]], end: int) -> _Numbers:

@@ -1,0 +1,101 @@
+"""The files of a tree that does not change, listed once: a model guesses names by the dozen.
+
+Answers are those of ripgrep with `--files --glob`; only globs about which there can be no two opinions are answered.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import OrderedDict
+from functools import lru_cache
+from pathlib import Path
+
+# Lists that are kept, and names that one may have; a larger tree is ripgrep's.
+_MOST_TREES = 64
+_MOST_NAMES = 200_000
+_PLAIN = re.compile(r"[A-Za-z0-9_.\-*]+(?:/[A-Za-z0-9_.\-*]+)*")
+# A regular expression with more stars than this may backtrack for long.
+_MOST_STARS = 4
+
+
+class Listing:
+    """Lists of files by tree. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._trees: OrderedDict[str, list[bytes] | None] = OrderedDict()
+        self._guard = threading.Lock()
+
+    def names(self, root: Path, folder: str, glob: str) -> list[bytes] | None:
+        """The files below a folder that match, relative to it, in no order; None when ripgrep has to be asked.
+
+        Args:
+            root: a tree whose files are what they are.
+            folder: relative to it; "." for itself.
+        """
+        pattern = plain_glob(glob)
+        if pattern is None or (names := self._listed(os.fspath(root))) is None:
+            return None
+        if folder != ".":
+            prefix = os.fsencode(folder) + b"/"
+            names = [name[len(prefix) :] for name in names if name.startswith(prefix)]
+        matches = pattern.fullmatch
+        return [name for name in names if matches(name) and _is_to_be_seen(name, pattern)]
+
+    def _listed(self, root: str) -> list[bytes] | None:
+        with self._guard:  # others who ask about this tree wait for it anyway
+            if root in self._trees:
+                self._trees.move_to_end(root)
+            else:
+                while len(self._trees) >= _MOST_TREES:
+                    self._trees.popitem(last=False)
+                self._trees[root] = _files(os.fsencode(root))
+            return self._trees[root]
+
+
+@lru_cache(maxsize=256)
+def plain_glob(glob: str) -> re.Pattern[bytes] | None:
+    """The paths that a glob matches, for globs of plain names, `*` within a name, and `**` for folders."""
+    parts = glob.split("/")
+    if not _PLAIN.fullmatch(glob) or any(part == "." or ("**" in part and part != "**") for part in parts):
+        return None
+    if glob.count("*") > 2 * parts.count("**") + _MOST_STARS or parts.count("**") > _MOST_STARS // 2:
+        return None
+    if parts[-1] == "**":
+        return None
+    if len(parts) == 1:
+        parts = ["**", *parts]
+    made = ["(?:.*/)?" if part == "**" else re.escape(part).replace(r"\*", "[^/]*") + "/" for part in parts]
+    return re.compile("".join(made).removesuffix("/").encode(), re.DOTALL)
+
+
+def _is_to_be_seen(name: bytes, pattern: re.Pattern[bytes]) -> bool:
+    """A hidden file, or one in a hidden folder, only where the glob is about what is hidden itself."""
+    if not name.startswith(b".") and b"/." not in name:
+        return True
+    parts = name.split(b"/")
+    hidden = [n for n, part in enumerate(parts, 1) if part.startswith(b".")]
+    return all(pattern.fullmatch(b"/".join(parts[:n])) for n in hidden)
+
+
+def _files(root: bytes) -> list[bytes] | None:
+    """Regular files, relative to the root; links are not followed. None when there are too many."""
+    found: list[bytes] = []
+    todo = [b""]
+    while todo:
+        prefix = todo.pop()
+        try:
+            with os.scandir(root + b"/" + prefix) as entries:
+                for entry in entries:
+                    if entry.name == b".git":
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(prefix + entry.name + b"/")
+                    elif entry.is_file(follow_symlinks=False):
+                        found.append(prefix + entry.name)
+        except OSError:
+            continue  # as ripgrep does with what it may not read
+        if len(found) > _MOST_NAMES:
+            return None
+    return found
