@@ -12,6 +12,9 @@ from collections.abc import Sequence
 #: Alternatives of pieces: a matching text holds every piece of at least one of them.
 Required = tuple[frozenset[str], ...]
 
+#: A text, in UTF-8, in pieces; between two pieces stands any one character.
+Text = tuple[bytes, ...]
+
 #: A pattern about which nothing is known.
 ANYTHING: Required = (frozenset(),)
 
@@ -47,27 +50,31 @@ def required_literals(pattern: str, ignore_case: bool) -> Required:
         return ANYTHING
 
 
-def whole_literals(pattern: str, ignore_case: bool) -> tuple[bytes, ...] | None:
-    """The texts, in UTF-8, of which a line has to hold one to match, where the pattern is nothing more than that.
+def whole_literals(pattern: str, ignore_case: bool) -> tuple[Text, ...] | None:
+    """The texts of which a line has to hold one to match, where the pattern is nothing more than that.
 
-    `foo` and `foo\\(|bar` are such patterns. None for every other one, for letters outside ASCII when case is ignored,
-    and for U+FFFD, which stands for bytes that are no text.
+    `foo`, `foo\\(|bar` and `foo.bar` are such patterns. None for every other one, for letters outside ASCII when case
+    is ignored, and for U+FFFD, which stands for bytes that are no text.
     """
-    found = [""]
+    found = [[""]]
     at = 0
     while at < len(pattern):
         char = pattern[at]
         if char == "\\" and pattern[at + 1 : at + 2] in _META:
             at += 1
-            found[-1] += pattern[at]
+            found[-1][-1] += pattern[at]
         elif char == "|":
-            found.append("")
+            found.append([""])
+        elif char == ".":
+            found[-1].append("")
         elif char in _SPECIAL or char == "\ufffd" or (ignore_case and not char.isascii()):
             return None
         else:
-            found[-1] += char
+            found[-1][-1] += char
         at += 1
-    return tuple(text.encode("utf-8") for text in dict.fromkeys(found)) if all(found) and len(found) <= _MOST else None
+    if len(found) > _MOST or not all(map(all, found)):
+        return None
+    return tuple(tuple(piece.encode("utf-8") for piece in text) for text in dict.fromkeys(map(tuple, found)))
 
 
 class _Reader:

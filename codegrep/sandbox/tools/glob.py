@@ -122,9 +122,9 @@ class Glob:
     async def _listed(self, root: Path, folder: str, pattern: str) -> list[bytes] | None:
         if self._index is None or not self._index.holds(root) or plain_glob(pattern) is None:
             return None
-        asked = (self._lister, self._listing.names, root, folder, pattern)
+        loop = asyncio.get_running_loop()
         try:
-            listing = asyncio.get_running_loop().run_in_executor(*asked)
+            listing = loop.run_in_executor(self._lister, self._listing.names, root, folder, pattern)
             return await asyncio.wait_for(listing, self._limits.glob_timeout)
         except TimeoutError:
             raise ProcessTimeout(self._limits.glob_timeout, starved=True) from None

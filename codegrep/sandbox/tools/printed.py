@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from codegrep.sandbox.literals import Text
 from codegrep.sandbox.tools.matches import (
     DEFINES,
     NAMES_IT,
@@ -30,7 +31,7 @@ _FOLDS_TO_ASCII = (b"\xe2\x84\xaa", b"\xc5\xbf")
 _SAMPLE = 1 << 16
 # Bytes that fit into a processor's cache: compared several times as fast.
 _CHUNK = 1 << 17
-_LINE_END = 10
+_LINE_END, _BEYOND_ASCII = 10, 0x80
 
 _Numbers = NDArray[np.int64]
 _Bytes = NDArray[np.uint8]
@@ -88,9 +89,9 @@ class Printed:
         return not self._output.isascii() and any(letter in self._output for letter in _FOLDS_TO_ASCII)
 
     def found(
-        self, texts: Sequence[bytes], ignore_case: bool, words: frozenset[bytes], keep: int, most_files: int
-    ) -> Found:
-        """The lines that hold one of the texts.
+        self, texts: Sequence[Text], ignore_case: bool, words: frozenset[bytes], keep: int, most_files: int
+    ) -> Found | None:
+        """The lines that hold one of the texts; None where that depends on a character outside ASCII.
 
         Args:
             texts: none begins like a line's number.
@@ -99,7 +100,8 @@ class Printed:
             keep: lines that are given back.
             most_files: files that are given back, the most telling ones.
         """
-        lines = self._holding([text.lower() for text in texts] if ignore_case else texts, ignore_case)
+        if (lines := self._holding(texts, ignore_case)) is None:
+            return None
         file_of_line = np.searchsorted(self._heads, lines, "right") - 1
         if self._some_left_out:
             right = ~self._left_out[file_of_line]
@@ -157,20 +159,38 @@ class Printed:
     def _line(self, number: int) -> bytes:
         return self._output[self._starts[number] : self._ends[number]]
 
-    def _holding(self, texts: Sequence[bytes], ignore_case: bool) -> _Numbers:
+    def _holding(self, texts: Sequence[Text], ignore_case: bool) -> _Numbers | None:
         """The numbers of the lines that hold one of the texts, ascending."""
-        if ignore_case and self._lower is None:
-            self._lower = np.frombuffer(self._output.lower(), np.uint8)  # of bytes: ASCII letters only
-        looked_at = self._lower if ignore_case and self._lower is not None else self._bytes
-        lines = [self._lines_with(looked_at, text) for text in texts]
-        return lines[0] if len(lines) == 1 else np.unique(np.concatenate(lines))
+        looked_at = self._bytes
+        if ignore_case:
+            if self._lower is None:
+                self._lower = np.frombuffer(self._output.lower(), np.uint8)  # of bytes: ASCII letters only
+            looked_at = self._lower
+            texts = [tuple(piece.lower() for piece in text) for text in texts]
+        found: list[_Numbers] = []
+        for text in texts:
+            if (lines := self._lines_with(looked_at, text)) is None:
+                return None
+            found.append(lines)
+        return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
-    def _lines_with(self, looked_at: _Bytes, text: bytes) -> _Numbers:
-        """Where its two rarest bytes are right, and then the others too, and not in a path."""
-        rare = sorted(enumerate(text), key=lambda one: int(self._often[one[1]]))
-        places = _places(looked_at, rare[:2], len(looked_at) - len(text) + 1)
+    def _lines_with(self, looked_at: _Bytes, text: Text) -> _Numbers | None:
+        """The numbers of the lines with a text, ascending. A path is no line."""
+        first, *others = text
+        # Where its two rarest bytes are right, and then the others too.
+        rare = sorted(enumerate(first), key=lambda one: int(self._often[one[1]]))
+        places = _places(looked_at, rare[:2], len(looked_at) - len(first) + 1)
         for at, byte in rare[2:]:
             places = places[looked_at[places + at] == byte]
+        end = len(first)
+        for piece in others:
+            between = looked_at[places + end]  # a line end at the latest
+            if (between >= _BEYOND_ASCII).any():
+                return None
+            places = places[(between != _LINE_END) & (places + end + 1 + len(piece) <= len(looked_at))]
+            for at, byte in enumerate(piece, end + 1):
+                places = places[looked_at[places + at] == byte]
+            end += 1 + len(piece)
         lines = np.searchsorted(self._ends, places)
         lines = lines[places >= self._starts[lines]]
         return lines[_firsts(lines)]

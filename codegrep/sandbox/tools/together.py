@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
+from codegrep.sandbox.literals import Text
 from codegrep.sandbox.tools.matches import Found, LineReader
 from codegrep.sandbox.tools.printed import Printed
 
@@ -29,29 +30,31 @@ class Question:
 
     Attributes:
         pattern: nothing but texts, as literals.whole_literals reads it.
-        texts: those texts in UTF-8; a line has to hold one.
+        texts: those texts; a line has to hold one.
         words: see matches.name_words.
     """
 
     pattern: str
-    texts: tuple[bytes, ...]
+    texts: tuple[Text, ...]
     ignore_case: bool
     words: frozenset[bytes]
 
     @property
     def can_be_shared(self) -> bool:
         """A text that begins like a line's number might be found in the number."""
-        return not any(text[:1].isdigit() or text.startswith(b":") for text in self.texts)
+        return not any(text[0][:1].isdigit() or text[0].startswith(b":") for text in self.texts)
 
     @property
     def is_broad(self) -> bool:
         """Whether most lines of a tree may hold one of the texts; the others need not look through them."""
-        return min(map(len, self.texts)) < _TELLING
+        return any(max(map(len, text)) < _TELLING for text in self.texts)
 
     @property
     def may_fold(self) -> bool:
         """Whether a letter outside ASCII can stand for one of the texts'."""
-        return self.ignore_case and any(letter in text.lower() for text in self.texts for letter in (b"k", b"s"))
+        return self.ignore_case and any(
+            letter in b"".join(text).lower() for text in self.texts for letter in (b"k", b"s")
+        )
 
 
 #: Whether a file, by its path, is no part of any answer.
