@@ -178,12 +178,12 @@ class Grep:
             return f"[first {shown} of {found.count} matching lines in {found.files} file{plural}]"
 
         text, shown = fit(lines, limits.max_chars, header)
-        files = tuple(
-            FileMatches(h.shown, h.count, number, shown_line(text.strip(), limits.max_line_chars))
-            for h in found.telling
-            for number, text in (numbered(h.telling, self._width),)
-        )
+        files = tuple(map(self._told, found.telling))
         return Outcome(ToolStatus.OK, text, files, truncated=shown < found.count, files_found=found.files)
+
+    def _told(self, hits: FileHits) -> FileMatches:
+        number, text = numbered(hits.telling, self._width)
+        return FileMatches(hits.shown, hits.count, number, shown_line(text.strip(), self._limits.max_line_chars))
 
     def _nothing(self, search: _Search) -> str:
         if search.is_file and search.binary:
