@@ -99,9 +99,10 @@ class ContentIndex:
                 self._trees.pop(key, None)
                 self._searches.pop(key, None)
 
-    def holds(self, root: Path) -> bool:
-        """Whether it was said that this tree does not change."""
-        return os.fspath(root) in self._commits
+    def commit_at(self, root: Path) -> str | None:
+        """The commit of which this is, unchanged, the tree; None where nobody said so."""
+        _, commit = self._commits.get(os.fspath(root), (None, None))
+        return commit
 
     def is_ready(self, root: Path) -> bool:
         """Whether `candidates` answers at once."""

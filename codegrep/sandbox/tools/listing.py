@@ -24,18 +24,18 @@ class Listing:
     """Lists of files by tree. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._trees: OrderedDict[str, list[bytes] | None] = OrderedDict()
+        self._trees: OrderedDict[tuple[str, str], list[bytes] | None] = OrderedDict()
         self._guard = threading.Lock()
 
-    def names(self, root: Path, folder: str, glob: str) -> list[bytes] | None:
+    def names(self, root: Path, commit: str, folder: str, glob: str) -> list[bytes] | None:
         """The files below a folder that match, relative to it, in no order; None when ripgrep has to be asked.
 
         Args:
-            root: a tree whose files are what they are.
+            root: the tree of a commit, unchanged.
             folder: relative to it; "." for itself.
         """
         pattern = plain_glob(glob)
-        if pattern is None or (names := self._listed(os.fspath(root))) is None:
+        if pattern is None or (names := self._listed(os.fspath(root), commit)) is None:
             return None
         if folder != ".":
             prefix = os.fsencode(folder) + b"/"
@@ -43,15 +43,16 @@ class Listing:
         matches = pattern.fullmatch
         return [name for name in names if matches(name) and _is_to_be_seen(name, pattern)]
 
-    def _listed(self, root: str) -> list[bytes] | None:
+    def _listed(self, root: str, commit: str) -> list[bytes] | None:
+        key = (root, commit)
         with self._guard:  # others who ask about this tree wait for it anyway
-            if root in self._trees:
-                self._trees.move_to_end(root)
+            if key in self._trees:
+                self._trees.move_to_end(key)
             else:
                 while len(self._trees) >= _MOST_TREES:
                     self._trees.popitem(last=False)
-                self._trees[root] = _files(os.fsencode(root))
-            return self._trees[root]
+                self._trees[key] = _files(os.fsencode(root))
+            return self._trees[key]
 
 
 @lru_cache(maxsize=256)
