@@ -24,6 +24,8 @@ from codegrep.pipeline.artifact import Artifact, from_outputs
 from codegrep.pipeline.context import Context
 from codegrep.sandbox.repositories import BareClone, Repositories
 
+_PLACES = "repositories.json"
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -101,8 +103,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     by_id = {issue.instance_id: issue for issue in kept}
     write_issues(artifact.folder / "issues.jsonl", [by_id[i] for i in (*split.train, *split.held_out)])
     (artifact.folder / "split.json").write_text(split.to_json(), encoding="utf-8")
-    places = {repo: {"local": place.local, "url": place.url} for repo, place in loaded.repositories.items()}
-    artifact.write_json("repositories.json", places)
+    artifact.write_json(_PLACES, {repo: _place(location) for repo, location in loaded.repositories.items()})
     artifact.write_json("dropped.json", {"counts": dict(dropped), "rows": broken[:1000]})
     summary = {
         "issues": len(split.train) + len(split.held_out),
@@ -118,7 +119,39 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
 
 def already(context: Context, artifact: Artifact) -> None:
     """Log again what a finished stage said, so that every MLflow run is whole."""
+    _find_again(context, artifact)
     _log(context, artifact.summary, artifact)
+
+
+def _find_again(context: Context, artifact: Artifact) -> None:
+    """Note where repositories are here, when they were moved, or the artifact comes from another machine's storage."""
+    places = artifact.read_json(_PLACES)
+    gone = [repo for repo, place in places.items() if place["local"] and not Path(place["local"]).exists()]
+    if not gone:
+        return
+    try:
+        found = load_issues(context.config.data).repositories
+    except CodegrepError:
+        found = {}
+    clones = Repositories(context.places.sandbox / "bare", clone_timeout=context.config.sandbox.clone_timeout)
+    for repo in gone:
+        if repo in found:
+            places[repo] = _place(found[repo])
+        elif _cloned(clones, repo):
+            del places[repo]  # nothing needs its origin any more
+    artifact.write_json(_PLACES, places)
+
+
+def _cloned(clones: Repositories, repo: str) -> bool:
+    try:
+        clones.open(repo)
+    except RepositoryError:
+        return False
+    return True
+
+
+def _place(location: RepositoryLocation) -> dict[str, Any]:
+    return {"local": location.local, "url": location.url}
 
 
 def load(artifact: Artifact) -> Prepared:
@@ -132,7 +165,7 @@ def locations(artifact: Artifact) -> dict[str, RepositoryLocation]:
     """Where the clones came from, for a node that lacks one."""
     return {
         repo: RepositoryLocation(Path(place["local"]) if place["local"] else None, place["url"])
-        for repo, place in artifact.read_json("repositories.json").items()
+        for repo, place in artifact.read_json(_PLACES).items()
     }
 
 

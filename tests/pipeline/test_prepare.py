@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -11,10 +12,13 @@ import pytest
 from codegrep.compose import compose_overrides, load
 from codegrep.config import DataConfig, SourceConfig, SplitConfig
 from codegrep.issues.load import load_issues
+from codegrep.issues.source import RepositoryLocation
 from codegrep.pipeline import prepare
-from codegrep.pipeline.artifact import from_outputs
+from codegrep.pipeline.artifact import ArtifactStore, from_outputs
 from codegrep.pipeline.completion import run_name
-from codegrep.pipeline.context import Context
+from codegrep.pipeline.context import Context, Places
+from codegrep.sandbox.repositories import Repositories
+from tests.pipeline.experiments import make_repository
 
 
 def _inputs(data: DataConfig, outputs: str = "outputs") -> dict[str, Any]:
@@ -65,3 +69,27 @@ def test_a_file_that_changes_is_other_data(tmp_path: Path) -> None:
     assert _inputs(data) == before
     rows.write_text("{}\n{}\n")
     assert _inputs(data) != before
+
+
+def test_repositories_that_were_moved_are_found_again(package: Path, tmp_path: Path) -> None:
+    """Or the artifact comes from the storage of another machine, where they lay elsewhere."""
+    data = _data("codegrep.issues.demo.Demo", folder=str(tmp_path / "made"), packages=["demo_three"], min_words=5)
+    outputs = tmp_path / "outputs"
+    config = SimpleNamespace(data=data, outputs=str(outputs), sandbox=SimpleNamespace(clone_timeout=60))
+    context = cast(Context, SimpleNamespace(config=config, places=Places(outputs)))
+    artifact = ArtifactStore(outputs / "artifacts").open("prepare", {})
+    origin = make_repository(tmp_path / "acme__shop", ("invoice",))
+    Repositories(outputs / "sandbox" / "bare", clone_timeout=60).ensure("acme/shop", RepositoryLocation(local=origin))
+    shutil.rmtree(origin)
+    stays = {"local": str(package), "url": None}
+    gone = {"local": "/nowhere/at/all", "url": None}
+    artifact.write_json(
+        "repositories.json", {"demo/demo_three": gone, "acme/shop": gone, "acme/lost": gone, "acme/here": stays}
+    )
+    prepare._find_again(context, artifact)
+    places = prepare.locations(artifact)
+    local = places["demo/demo_three"].local
+    assert local is not None and local.is_relative_to(tmp_path / "made") and local.is_dir()
+    assert "acme/shop" not in places  # its clone is here
+    assert places["acme/here"].local == package
+    assert places["acme/lost"].local == Path("/nowhere/at/all")  # whoever needs it says so
