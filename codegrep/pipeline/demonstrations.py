@@ -45,7 +45,7 @@ def demonstrations(context: Context) -> Artifact:
         "sandbox": sandbox_for(context),
     }
     with RolloutWriter(folder) as writer, context.progress("teacher", len(training)) as advance:
-        advance(len(done))
+        advance(len(training) - len(todo))
         for rows in through_ray_data(todo, TeacherWorker, arguments, batch=16, actors=1, num_cpus=0.5):
             for row in rows:
                 writer.add(weighted(rollout_from_row(row), config.train.warm_start))

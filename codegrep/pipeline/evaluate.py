@@ -160,7 +160,7 @@ def _agent_rows(context: Context, issues: Sequence[Issue], which: str) -> list[R
     done = {r.instance_id for r in read_rollouts(folder) if not r.error} if folder.is_dir() else set()
     todo = [issue for issue in issues if issue.instance_id not in done]
     with RolloutWriter(folder) as writer, context.progress(f"agent, {which}", len(issues)) as advance:
-        advance(len(done))
+        advance(len(issues) - len(todo))
         for rows in _answers(context, files, todo, which) if todo else ():
             for row in rows:
                 writer.add(rollout_from_row(row))
@@ -185,7 +185,7 @@ def _kept_rows(
     done = {_instance(row) for row in rows}
     todo = [issue for issue in issues if issue.instance_id not in done]
     with context.progress(label, len(issues)) as advance, path.open("a", encoding="utf-8") as out:
-        advance(len(done))
+        advance(len(issues) - len(todo))
         batch = context.config.evaluate.batch
         for block in through_ray_data(todo, worker, arguments, batch=batch, actors=1, num_cpus=0.5):
             out.writelines(json.dumps(row) + "\n" for row in block)

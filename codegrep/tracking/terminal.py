@@ -90,7 +90,7 @@ def funnel_table(rows: Sequence[FunnelRow], title: str = "", what: str = "issues
 
 
 def _caption(rows: Sequence[EvaluationRow], issues: Sequence[int], left_out: Sequence[str]) -> str | None:
-    notes = [f"{issues[0]} held-out issues"] if len(issues) == 1 else []
+    notes = [f"{issues[0]} held-out issue{'s' * (issues[0] != 1)}"] if len(issues) == 1 else []
     if any(row.kind == "oracle" for row in rows):
         notes.append("* has seen the gold files: a ceiling, no retriever")
     if left_out:
