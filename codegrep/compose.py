@@ -200,6 +200,12 @@ def check(config: Config) -> None:
         "train.ladder.issues is below 1",
         "Use about half of the held-out issues",
     )
+    most = config.data.split.max_held_out
+    need(
+        not ladder.every or not most or ladder.issues < most,
+        f"train.ladder.issues={ladder.issues} takes all {most} held-out issues (data.split.max_held_out)",
+        "Use about half of them, so that some are left to report on",
+    )
     if config.sweep is not None:
         need(ladder.every > 0, "a search needs train.ladder.every", "Give the optimiser steps between two measurements")
         need(grpo.enabled, "a search needs train.grpo.enabled", "Set it to true")

@@ -7,6 +7,7 @@ start, are runs in MLflow, and continue from their checkpoints when the search i
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -65,6 +66,9 @@ def search(config: Config, overrides: Sequence[str]) -> None:
         write_json(folder / "trials.json", rows)
         parent.table(rows, "sweep/outcomes.json")
         console.print(_table(search_id, config.sweep, rows))
+        for row in rows:
+            if row["error"]:
+                console.print(f"trial {row['trial']}: {row['error']}", markup=False, highlight=False, soft_wrap=True)
         measured = [row for row in rows if row[METRIC] is not None]
         status = "FINISHED" if measured else "FAILED"
         if not measured:
@@ -126,10 +130,13 @@ class Trial:
 def _tune(sweep: SearchConfig, request: Request, steps: int, trial: Trial, folder: Path) -> list[dict[str, Any]]:
     os.environ.setdefault("TUNE_DISABLE_AUTO_CALLBACK_LOGGERS", "1")
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # Ctrl-C is this program's to handle
+    import optuna
     from ray import tune
     from ray.tune.schedulers import ASHAScheduler
     from ray.tune.search.optuna import OptunaSearch
 
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a trace for each failed trial; the table has the reasons
     nodes, ledger = living_nodes(Ledger()), Ledger()
     room = 0
     while room < sweep.trials and ledger.admit(str(room), request, nodes) is not None:
@@ -166,7 +173,7 @@ def _tune(sweep: SearchConfig, request: Request, steps: int, trial: Trial, folde
         rungs = read(folder.parents[1] / "runs" / run / LADDER_FILE) if run else []
         top: Rung | None = best(rungs) if rungs else None
         values = dict((result.config or {}).items())
-        said = str(result.error).strip().splitlines()[-1][:200] if result.error else ""
+        said = _reason(str(result.error)) if result.error else ""
         rows.append(
             {
                 **values,
@@ -180,6 +187,12 @@ def _tune(sweep: SearchConfig, request: Request, steps: int, trial: Trial, folde
     # Best first. Tune's own order is another one each time a search is restored.
     rows.sort(key=lambda row: (row[METRIC] is None, -(row[METRIC] or 0.0), row["run"], row["error"]))
     return [{"trial": number, **row} for number, row in enumerate(rows)]
+
+
+def _reason(error: str) -> str:
+    """The last line of a trace, without the class of the error."""
+    last = (error.strip().splitlines() or [""])[-1]
+    return last.removeprefix(f"{CodegrepError.__module__}.{CodegrepError.__name__}: ")[:300]
 
 
 def domain(values: Mapping[str, Any]) -> Any:
@@ -246,5 +259,6 @@ def _table(name: str, sweep: SearchConfig, rows: Sequence[Mapping[str, Any]]) ->
     for row in rows:
         values = [f"{row[key]:.3g}" if isinstance(row.get(key), float) else str(row.get(key)) for key in sweep.space]
         f05 = "" if row[METRIC] is None else f"{row[METRIC]:.3f}"
-        made.add_row(str(row["trial"]), *values, f05, str(row[TIME] or ""), str(row["trained"]), row["error"])
+        said = "failed, see below" if row["error"] else ""
+        made.add_row(str(row["trial"]), *values, f05, str(row[TIME] or ""), str(row["trained"]), said)
     return made

@@ -37,7 +37,14 @@ def test_without_a_ladder_everything_is_reported() -> None:
 
 def test_a_selection_that_leaves_nothing_to_report_is_refused() -> None:
     with pytest.raises(ConfigError, match="none is left to report on"):
-        selection(composed("train.ladder.every=2", "train.ladder.issues=20"), HELD_OUT)
+        selection(composed("train.ladder.every=2", "train.ladder.issues=20", "data.split.max_held_out=0"), HELD_OUT)
+
+
+def test_a_selection_that_cannot_fit_is_refused_before_anything_starts() -> None:
+    composed("train.ladder.every=2", "train.ladder.issues=15")  # the demo holds out 16
+    composed("train.ladder.every=0", "train.ladder.issues=32")
+    with pytest.raises(ConfigError, match="all 16 held-out issues"):
+        composed("train.ladder.every=2", "train.ladder.issues=32")
 
 
 def test_the_best_rung_is_the_earliest_of_equals() -> None:
