@@ -76,7 +76,8 @@ def search(config: Config, overrides: Sequence[str]) -> None:
         chosen = max(measured, key=lambda row: row[METRIC])
         values = " ".join(f"{key}={chosen[key]}" for key in config.sweep.space)
         console.print(f"Best on the selection issues: F0.5 {chosen[METRIC]:.3f} at step {chosen[TIME]}. To report it:")
-        typed = " ".join([*(o for o in overrides if not _of_search(o)), *_ladder(config), values])
+        ladder = [o for o in _ladder(config) if o not in overrides]
+        typed = " ".join([*(o for o in overrides if not _of_search(o)), *ladder, values])
         console.print(f"  python -m codegrep {typed}", markup=False, highlight=False, soft_wrap=True)
     finally:
         parent.finish(status)
