@@ -22,13 +22,12 @@ def gaming_table(played: Played) -> RenderableType:
     table = Table(
         title=f"gaming suite, {played.worlds} issues", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
     )
-    table.caption, table.caption_justify = LEGEND, "left"
     table.add_column("policy")
     for design in played.designs:
         table.add_column(design, justify="center")
     for policy in GAMING:
         table.add_row(policy.name, *(_cell(played, design, policy.name) for design in played.designs))
-    return Group(table, *(Text(f"{f.design}: {sentence(f)}") for f in _worst(played)))
+    return Group(table, Text(LEGEND, style="dim italic"), *(Text(f"{f.design}: {sentence(f)}") for f in _worst(played)))
 
 
 def gaming_markdown(played: Played) -> str:

@@ -109,6 +109,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     report = label_report.write(context, artifact, shards, files, record, targets, gold, len(quarantine), usable)
     label_report.log(context, artifact)
     context.say(f"  {report['samples']} samples of {report['issues']} issues in {time.monotonic() - started:.0f} s")
+    context.say(f"  Samples, card and spot check: {artifact.folder}")
     return report
 
 
