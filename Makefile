@@ -15,7 +15,7 @@ RUN := $(VENV)/bin/python
 export VENV
 
 help:
-	@sed -n 's/^# \{0,1\}//p' Makefile | sed -n '1,7p'
+	@sed -n '/^#/!q; s/^# \{0,1\}//p' Makefile
 
 # setup.sh keeps a stamp in .venv and returns at once when pyproject.toml and constraints.txt are as they were.
 venv:
