@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 from pathlib import Path
 from typing import Any
@@ -116,3 +117,52 @@ def test_a_tree_with_too_many_names_is_ripgreps(root: Path, monkeypatch: pytest.
     monkeypatch.setattr(listing_module, "_MOST_NAMES", 5)
     plain, listing, programs = tools(root)
     assert asked(listing, root, pattern="a.py") == asked(plain, root, pattern="a.py") and programs.started == 1
+
+
+def test_another_commit_under_the_same_name_is_listed_anew(root: Path, tmp_path: Path) -> None:
+    index = ContentIndex()
+    tool = Glob(tool_limits(), SearchPrograms(), index)
+    for commit, name in (("1" * 40, "a.py"), ("2" * 40, "b.py")):
+        tree = tmp_path / "tree"
+        tree.mkdir()
+        (tree / name).write_text("x")
+        index.add(tree, tmp_path, commit)
+        assert [f.path for f in asked(tool, tree, pattern="*.py").files] == [name]
+        tree.rename(tmp_path / commit)
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EMFILE, "no handle left"), FileNotFoundError("gone")])
+def test_a_list_that_could_not_be_made_whole_is_not_kept(
+    root: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    plain, listing, programs = tools(root)
+    scandir = os.scandir
+
+    def failing(path: Any) -> Any:
+        if os.fsencode(path).endswith(b"pkg/"):
+            raise error
+        return scandir(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(listing_module.os, "scandir", failing)
+        assert asked(listing, root, pattern="a.py") == asked(plain, root, pattern="a.py") and programs.started == 1
+    assert asked(listing, root, pattern="a.py") == asked(plain, root, pattern="a.py") and programs.started == 1
+
+
+def test_lists_are_kept_up_to_a_number_of_names(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listing_module, "_MOST_KEPT", 5)
+    listing = listing_module.Listing()
+    for number in range(4):
+        for name in "ab":
+            (tmp_path / str(number)).mkdir(exist_ok=True)
+            (tmp_path / str(number) / name).write_text("x")
+        assert sorted(listing.names(tmp_path / str(number), "1" * 40, ".", "*") or ()) == [b"a", b"b"]
+    assert len(listing._trees) == 2
+    assert len(listing.names(root, "1" * 40, ".", "*.py") or ()) > 5 and not listing._trees
+
+
+def test_a_name_on_which_stars_fall_in_many_ways() -> None:
+    pattern = plain_glob("*a*a*a*ab")
+    assert pattern is not None and pattern.fullmatch(b"a" * 254 + b"b")
+    # Seconds each, were every place of every star tried.
+    assert not any(pattern.fullmatch(b"%d" % n + b"a" * 250) for n in range(500))

@@ -24,7 +24,7 @@ LINES = st.sampled_from(
     ]
 )  # fmt: skip
 PATHS = st.sampled_from(
-    [b"a.py", b"run/kind.py", b"12:def run", b"b b.py", b"./c.py", b"z\n.py", b"z\n1:def run", b"kind"]
+    [b"a.py", b"run/kind.py", b"12:def run", b"b b.py", b"./c.py", b"z\n.py", b"z\n1:def run", b"kind", b"z\n\n1:run.py", b"\n\nkind"]
 )
 FILES = st.dictionaries(
     PATHS, st.dictionaries(st.integers(1, 12345), LINES, min_size=1, max_size=6).map(dict.items).map(sorted), max_size=6
@@ -103,3 +103,12 @@ def test_letters_that_are_ascii_when_case_is_ignored(line: str, folds: bool) -> 
     reader = LineReader(1000)
     reader.take(b"a.py\x001:" + line.encode() + b"\n")
     assert Printed(reader, lambda path: False, WIDTH).folds is folds
+
+
+def test_what_is_kept_of_a_long_line_is_what_counts() -> None:
+    reader = LineReader(1 << 20)
+    reader.take(b"a.js\x00123456:" + b"def run " * 10_000 + b"\n")
+    found = Printed(reader, lambda path: False, WIDTH).found([(b"run",)], False, frozenset(), KEEP, MOST_FILES)
+    assert found is not None
+    for line in (found.first[0][1], found.telling[0].telling):
+        assert WIDTH < len(line) < 2 * WIDTH and line.startswith(b"123456:def run def")

@@ -34,6 +34,9 @@ MORE: dict[str, bytes] = {
     "src/numbers.py": b"12:30\nx = 12\n" + b"\n" * 120 + b"y = 1\n",
     "src/many.py": b"def run(self):\n    return self.kind\n\n" * 400,
     "src/kinds.py": b"class Kind:\n    def kind(self): pass\n\nasync def other(kind): pass\n",
+    "src/two\n\nends.py": b"def kind(self):\n    return self.kind\n",
+    "src/two\n\nends/late_binary.py": b"class Early\n" * 20_000 + b"\0\nclass Late\n",
+    "\n\n12:kind.py": b"class Kind: pass\n",
     "src/binary file matches.py": b'kind: binary file matches (found "\\0" byte around offset 3)\n',
 }
 

@@ -12,11 +12,12 @@ from collections import OrderedDict
 from functools import lru_cache
 from pathlib import Path
 
-# Lists that are kept, and names that one may have; a larger tree is ripgrep's.
+# Lists that are kept, names that one may have (a larger tree is ripgrep's), and names of all lists (of 100 bytes each).
 _MOST_TREES = 64
 _MOST_NAMES = 200_000
+_MOST_KEPT = 1_000_000
 _PLAIN = re.compile(r"[A-Za-z0-9_.\-*]+(?:/[A-Za-z0-9_.\-*]+)*")
-# A regular expression with more stars than this may backtrack for long.
+# More stars than this are left to ripgrep; what they cost grows with the length of a path.
 _MOST_STARS = 4
 
 
@@ -48,11 +49,18 @@ class Listing:
         with self._guard:  # others who ask about this tree wait for it anyway
             if key in self._trees:
                 self._trees.move_to_end(key)
-            else:
-                while len(self._trees) >= _MOST_TREES:
-                    self._trees.popitem(last=False)
-                self._trees[key] = _files(os.fsencode(root))
-            return self._trees[key]
+                return self._trees[key]
+            try:
+                names = _files(os.fsencode(root))
+            except OSError:
+                return None  # perhaps for this moment only: no file handle is left, or the tree is being made anew
+            self._trees[key] = names
+            while len(self._trees) > _MOST_TREES or self._kept() > _MOST_KEPT:
+                self._trees.popitem(last=False)
+            return names
+
+    def _kept(self) -> int:
+        return sum(len(names or ()) for names in self._trees.values())
 
 
 @lru_cache(maxsize=256)
@@ -67,8 +75,17 @@ def plain_glob(glob: str) -> re.Pattern[bytes] | None:
         return None
     if len(parts) == 1:
         parts = ["**", *parts]
-    made = ["(?:.*/)?" if part == "**" else re.escape(part).replace(r"\*", "[^/]*") + "/" for part in parts]
+    made = ["(?:.*/)?" if part == "**" else f"{_part(part)}/" for part in parts]
     return re.compile("".join(made).removesuffix("/").encode(), re.DOTALL)
+
+
+def _part(glob: str) -> str:
+    """A name. Behind each star but the last the first place that is right is as good as any other: atomic, since all of
+    them together would be tried for minutes on a long name."""
+    first, *others = map(re.escape, glob.split("*"))
+    if not others:
+        return first
+    return first + "".join(f"(?>[^/]*?{middle})" for middle in others[:-1]) + "[^/]*" + others[-1]
 
 
 def _is_to_be_seen(name: bytes, pattern: re.Pattern[bytes]) -> bool:
@@ -81,7 +98,11 @@ def _is_to_be_seen(name: bytes, pattern: re.Pattern[bytes]) -> bool:
 
 
 def _files(root: bytes) -> list[bytes] | None:
-    """Regular files, relative to the root; links are not followed. None when there are too many."""
+    """Regular files, relative to the root; links are not followed. None when there are too many.
+
+    Raises:
+        OSError: a folder could not be listed, for another reason than that it may not.
+    """
     found: list[bytes] = []
     todo = [b""]
     while todo:
@@ -95,7 +116,7 @@ def _files(root: bytes) -> list[bytes] | None:
                         todo.append(prefix + entry.name + b"/")
                     elif entry.is_file(follow_symlinks=False):
                         found.append(prefix + entry.name)
-        except OSError:
+        except PermissionError:
             continue  # as ripgrep does with what it may not read
         if len(found) > _MOST_NAMES:
             return None

@@ -217,9 +217,7 @@ class BlockReader(MatchReader):
         return data[at:]
 
     def _lines(self, hits: FileHits, lines: bytes) -> None:
-        if b"binary file" in lines:  # perhaps a note of ripgrep between the lines
-            lines = b"".join(_NUMBERED_LINE.findall(lines))
-        if lines:
+        if lines := _numbered_ones(hits.path, lines):
             super()._lines(hits, lines)
 
 
@@ -245,14 +243,15 @@ class LineReader:
         """Path and lines, each `number:text LF`, of each file, in the order of paths."""
         output = self.output
         found: list[tuple[bytes, bytes]] = []
-        # A line is never empty, since its number comes first, so two line ends are the end of a file.
-        for block in output.removesuffix(b"\n").split(b"\n\n"):
-            path, nul, lines = block.partition(b"\0")
-            lines += b"\n"
-            if b"binary file" in block:  # perhaps notes of ripgrep
-                path, lines = _without_notes(path), b"".join(_NUMBERED_LINE.findall(lines))
-            if nul and lines:
+        at = 0
+        # A path may hold anything but NUL; a line is never empty, since its number comes first, so behind the path two
+        # line ends are the end of a file.
+        while (nul := output.find(b"\0", at)) >= 0:
+            end = output.find(b"\n\n", nul) + 1 or len(output)
+            path = _without_notes(output[at:nul])
+            if lines := _numbered_ones(path, output[nul + 1 : end]):
                 found.append((path.removeprefix(b"./"), lines))
+            at = end + 1
         return sorted(found)
 
 
@@ -279,6 +278,13 @@ def _without_notes(path: bytes) -> bytes:
     while b"\n" in path and (note := _BINARY_NOTE.match(path)) is not None:
         path = path[note.end() :].removeprefix(b"\n")
     return path
+
+
+def _numbered_ones(path: bytes, lines: bytes) -> bytes:
+    """The lines of a file without ripgrep's note between them, which begins with the path, be it of several lines."""
+    if b"binary file" in lines or b"\n" in path:
+        return b"".join(_NUMBERED_LINE.findall(lines))
+    return lines
 
 
 def numbered(line: bytes, width: int) -> tuple[int, str]:

@@ -32,6 +32,8 @@ _SAMPLE = 1 << 16
 # Bytes that fit into a processor's cache: compared several times as fast.
 _CHUNK = 1 << 17
 _LINE_END, _BEYOND_ASCII = 10, 0x80
+# Bytes that a line's number takes at most, with its colon.
+_NUMBER = 20
 
 _Numbers = NDArray[np.int64]
 _Bytes = NDArray[np.uint8]
@@ -157,7 +159,9 @@ class Printed:
         return found
 
     def _line(self, number: int) -> bytes:
-        return self._output[self._starts[number] : self._ends[number]]
+        """A line as far as it counts: many questions may be shown the lines of a minified file, of a megabyte each."""
+        start = int(self._starts[number])
+        return self._output[start : min(int(self._ends[number]), start + _NUMBER + self._width)]
 
     def _holding(self, texts: Sequence[Text], ignore_case: bool) -> _Numbers | None:
         """The numbers of the lines that hold one of the texts, ascending."""
