@@ -24,8 +24,11 @@ LINES = st.sampled_from(
     ]
 )  # fmt: skip
 PATHS = st.sampled_from(
-    [b"a.py", b"run/kind.py", b"12:def run", b"b b.py", b"./c.py", b"z\n.py", b"z\n1:def run", b"kind", b"z\n\n1:run.py", b"\n\nkind"]
-)
+    [
+        b"a.py", b"run/kind.py", b"12:def run", b"b b.py", b"./c.py", b"z\n.py", b"z\n1:def run", b"kind",
+        b"z\n\n1:run.py", b"\n\nkind",
+    ]
+)  # fmt: skip
 FILES = st.dictionaries(
     PATHS, st.dictionaries(st.integers(1, 12345), LINES, min_size=1, max_size=6).map(dict.items).map(sorted), max_size=6
 )
@@ -85,6 +88,7 @@ def test_each_question_is_given_what_it_would_find_alone(
     assert reader.take(output_of(files))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(printed_module, "_CHUNK", chunk)
+        patch.setattr(printed_module, "_BLOCK", chunk)
         printed = Printed(reader, lambda path: path == left_out.removeprefix(b"./"), WIDTH)
         for texts, ignore_case in questions:
             found = printed.found(texts, ignore_case, words_of(texts), KEEP, MOST_FILES)

@@ -8,6 +8,7 @@ in arrays. Objects are made for what is shown.
 from __future__ import annotations
 
 import itertools
+from array import array
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -31,6 +32,8 @@ _FOLDS_TO_ASCII = (b"\xe2\x84\xaa", b"\xc5\xbf")
 _SAMPLE = 1 << 16
 # Bytes that fit into a processor's cache: compared several times as fast.
 _CHUNK = 1 << 17
+# Bytes in which a text is looked for at once: a place in each of them takes eight more, several times.
+_BLOCK = 1 << 22
 _LINE_END, _BEYOND_ASCII = 10, 0x80
 # Bytes that a line's number takes at most, with its colon.
 _NUMBER = 20
@@ -75,11 +78,11 @@ class Printed:
         """Finds lines and files in `path NUL`, lines `number:text LF`, and an empty line between files."""
         self._output = output if output.endswith(b"\n") else output + b"\n"
         self._bytes = np.frombuffer(self._output, np.uint8)
-        self._ends = _places(self._bytes, ((0, _LINE_END),), len(self._bytes))
+        self._ends = _places(self._bytes, ((0, _LINE_END),), 0, len(self._bytes))
         self._starts = np.concatenate(([0], self._ends[:-1] + 1))
         # Of each file its first line, and where its path ends.
         self._heads = np.concatenate(([0], np.flatnonzero(self._starts == self._ends) + 1))[: None if output else 0]
-        self._path_ends = _places(self._bytes, ((0, 0),), len(self._bytes))
+        self._path_ends = _places(self._bytes, ((0, 0),), 0, len(self._bytes))
 
     def _is_plain(self) -> bool:
         """Whether each file has one NUL, behind its path, in its first line."""
@@ -183,36 +186,39 @@ class Printed:
         first, *others = text
         # Where its two rarest bytes are right, and then the others too.
         rare = sorted(enumerate(first), key=lambda one: int(self._often[one[1]]))
-        places = _places(looked_at, rare[:2], len(looked_at) - len(first) + 1)
-        for at, byte in rare[2:]:
-            places = places[looked_at[places + at] == byte]
-        end = len(first)
-        for piece in others:
-            between = looked_at[places + end]  # a line end at the latest
-            if (between >= _BEYOND_ASCII).any():
-                return None
-            places = places[(between != _LINE_END) & (places + end + 1 + len(piece) <= len(looked_at))]
-            for at, byte in enumerate(piece, end + 1):
+        found: list[_Numbers] = []
+        end = len(looked_at) - len(first) + 1
+        for begin in range(0, end, _BLOCK):
+            places = _places(looked_at, rare[:2], begin, min(end, begin + _BLOCK))
+            for at, byte in rare[2:]:
                 places = places[looked_at[places + at] == byte]
-            end += 1 + len(piece)
-        lines = np.searchsorted(self._ends, places)
-        lines = lines[places >= self._starts[lines]]
+            if others:
+                if (going_on := _going_on(looked_at, places + len(first), others)) is None:
+                    return None
+                places = places[going_on]
+            lines = np.searchsorted(self._ends, places)
+            lines = lines[places >= self._starts[lines]]
+            found.append(lines[_firsts(lines)])
+        if len(found) == 1:
+            return found[0]
+        lines = np.concatenate([np.zeros(0, np.int64), *found])
         return lines[_firsts(lines)]
 
     def _definitions(self) -> tuple[_Numbers, _Numbers]:
         """The numbers of the lines that define something, ascending, and of each the number of the name."""
         # A line behind a path is not one behind a line end; and a path may look like a definition.
         begun = [(start, start + self._width + 1, b"") for start in self._starts[self._heads].tolist()]
-        found: list[tuple[int, bytes]] = []
+        # Numbers, not objects: generated code may have millions of definitions.
+        places, names = array("q"), array("q")
         for start, end, name in itertools.chain(begun, definition_places(self._output)):
-            if end - start <= self._width:
-                found.append((start, name))
-            elif (short := self._definition_at(start)) is not None:
-                found.append((start, short))
-        found.sort()
-        starts = np.array([start for start, _ in found], np.int64)
+            counts = name if end - start <= self._width else self._definition_at(start)
+            if counts is not None:
+                places.append(start)
+                names.append(self._names.setdefault(counts, len(self._names)))
+        starts, named = np.array(places, np.int64), np.array(names, np.int64)
+        order = np.argsort(starts, kind="stable")
+        starts, named = starts[order], named[order]
         lines = np.searchsorted(self._ends, starts)
-        named = np.array([self._names.setdefault(name, len(self._names)) for _, name in found], np.int64)
         right = self._starts[lines] == starts
         return lines[right], named[right]
 
@@ -229,11 +235,11 @@ def _firsts(numbers: _Numbers) -> _Numbers:
     return np.flatnonzero(changes)
 
 
-def _places(looked_at: _Bytes, wanted: Sequence[tuple[int, int]], end: int) -> _Numbers:
-    """All places before `end`, ascending, behind which every one of the bytes is, each at its distance."""
+def _places(looked_at: _Bytes, wanted: Sequence[tuple[int, int]], begin: int, end: int) -> _Numbers:
+    """All places from `begin` on, before `end`, ascending, behind which each of the bytes is at its distance."""
     found = [np.zeros(0, np.int64)]
     right, also = np.empty(_CHUNK, np.bool_), np.empty(_CHUNK, np.bool_)
-    for start in range(0, end, _CHUNK):
+    for start in range(begin, end, _CHUNK):
         size = min(_CHUNK, end - start)
         (distance, byte), *others = wanted
         np.equal(looked_at[start + distance : start + distance + size], byte, out=right[:size])
@@ -242,3 +248,19 @@ def _places(looked_at: _Bytes, wanted: Sequence[tuple[int, int]], end: int) -> _
             np.logical_and(right[:size], also[:size], out=right[:size])
         found.append(np.flatnonzero(right[:size]) + start)
     return np.concatenate(found)
+
+
+def _going_on(looked_at: _Bytes, places: _Numbers, pieces: Sequence[bytes]) -> _Numbers | None:
+    """Which of the places, by their numbers, the pieces follow, each after any one character; None where that may be a
+    character outside ASCII."""
+    some = np.arange(len(places))
+    for piece in pieces:
+        between = looked_at[places]  # a line end at the latest
+        if (between >= _BEYOND_ASCII).any():
+            return None
+        right = (between != _LINE_END) & (places + 1 + len(piece) <= len(looked_at))
+        places, some = places[right] + 1, some[right]
+        for byte in piece:
+            right = looked_at[places] == byte
+            places, some = places[right] + 1, some[right]
+    return some
