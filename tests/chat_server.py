@@ -52,6 +52,10 @@ class Handler(BaseHTTPRequestHandler):
             self.server.most = max(self.server.most, self.server.now)
         try:
             status, headers, data = self.server.answer(number, body)
+        finally:  # before the answer is sent: whoever has it may ask the next at once
+            with self.server.lock:
+                self.server.now -= 1
+        try:
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)
@@ -60,9 +64,6 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(data)
         except OSError:
             pass  # the client went away
-        finally:
-            with self.server.lock:
-                self.server.now -= 1
 
     def log_message(self, *_: Any) -> None:
         """Quiet."""
