@@ -70,3 +70,18 @@ def test_a_sandbox_measures_every_call_and_tells(tmp_path: Path, many: Made) -> 
     made = summary(box.stats())
     assert made["sandbox/calls"] == 8 and made["sandbox/cache_hits"] == pytest.approx(5 / 8)
     assert made["sandbox/worktrees_made"] == 1
+
+
+def test_what_another_turn_finds_while_this_one_begins_is_kept_not_shared(
+    tmp_path: Path, many: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[CallMeasure] = []
+    settings = SandboxConfig(clone_timeout=60, min_free_gib=0, actors=1, max_worktrees=0)
+    box = Sandbox.under(tmp_path, tool_limits(), settings, {"o/n": many}, told.append)
+    turn = ("o/n", many.commits[0], [ToolCall("glob", {"pattern": "*"})])
+    asyncio.run(box.run_turn(*turn))
+    look_up, asked = box._cache.look_up, iter([True])
+    monkeypatch.setattr(box._cache, "look_up", lambda key: None if next(asked, False) else look_up(key))
+    asyncio.run(box.run_turn(*turn))
+    assert [one.source for one in told] == ["run", "kept"] and box.stats()["cache/hits"] == 1
+    box.close()

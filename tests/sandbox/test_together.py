@@ -188,6 +188,19 @@ def test_a_search_that_takes_too_long_together_goes_on_alone(root: Path) -> None
     assert answers == [alone(tool, root, {"pattern": pattern}) for pattern in ("kind", "self")]
 
 
+def test_who_waited_long_for_others_has_time_for_a_search_alone(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(SearchPrograms):
+        def matches(self, *arguments: Any, **options: Any) -> list[str]:
+            return ["/bin/sh", "-c", 'sleep 0.3; exec "$@"', "sh", *super().matches(*arguments, **options)]
+
+    async def busy(*_: object) -> None:
+        await asyncio.sleep(3.1)
+
+    monkeypatch.setattr("codegrep.sandbox.tools.together.Together.ask", busy)
+    tool = Grep(tool_limits(grep_timeout=3.0), Slow())
+    assert alone(tool, root, {"pattern": "kind"}).status == ToolStatus.OK
+
+
 def test_a_group_that_never_rests_goes_on_sharing(root: Path) -> None:
     class Slow(Counting):
         def matches(self, *arguments: Any, **options: Any) -> list[str]:

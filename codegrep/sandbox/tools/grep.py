@@ -150,6 +150,9 @@ class Grep:
                 return found
         if self._index is not None and not search.is_file:
             search.candidates = await self._candidates(self._index, search)
+        # The pattern is not to blame for what others made it wait for.
+        latest = asyncio.get_running_loop().time() - _SHARED * self._limits.grep_timeout
+        search.began = max(search.began, latest)
         hits = [h for h in await search.run() if not self._is_left_out(guard, h.path)]
         return Found.of(hits, self._limits.max_matches, MAX_FILES)
 
