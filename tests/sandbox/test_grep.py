@@ -342,3 +342,10 @@ def test_patterns_that_hang_backtracking_engines_end_at_once(tree: Tree) -> None
     for pattern in ("(a+)+$", "(a|a)*b", "(.*a){20}$", "([a-zA-Z]+)*c", "(a|aa)+z"):
         out = grep(tree, None, {"pattern": pattern}, grep_timeout=10.0)
         assert out.status is ToolStatus.OK, (pattern, out.text)
+
+
+@pytest.mark.parametrize("ripgrep", [pytest.param(None, marks=needs_ripgrep), ""])
+def test_a_file_whose_name_is_a_dash_is_not_the_standard_input(tree: Tree, ripgrep: str | None) -> None:
+    tree.write("-", b"needle\n")
+    out = grep(tree, SearchPrograms(ripgrep), {"pattern": "needle", "path": "-"})
+    assert [(f.path, f.count) for f in out.files] == [("-", 1)]

@@ -111,7 +111,7 @@ class SearchPrograms:
         command.append(f"--regex-size-limit={_REGEX_SIZE}")
         command.append("--ignore-case" if ignore_case else "--case-sensitive")
         command += [f"--glob={glob}" for glob in include]
-        return [*command, "--glob=!.git", f"--regexp={pattern}", "--", *paths]
+        return [*command, "--glob=!.git", f"--regexp={pattern}", "--", *_no_input(paths)]
 
     def _grep_command(
         self, pattern: str, paths: Sequence[str], include: Sequence[str], ignore_case: bool, extra: Sequence[str]
@@ -122,7 +122,12 @@ class SearchPrograms:
         # grep compares globs with file names only; the folders of a glob are compared afterwards, in Python.
         plain = [one for glob in include for one in alternatives(glob)]
         command += [f"--include={glob.rpartition('/')[2] or '*'}" for glob in plain]
-        return [*command, f"--regexp={pattern}", "--", *paths]
+        return [*command, f"--regexp={pattern}", "--", *_no_input(paths)]
+
+
+def _no_input(paths: Sequence[str]) -> list[str]:
+    """A file whose name is a dash would be taken for the standard input."""
+    return ["./-" if path == "-" else path for path in paths]
 
 
 @functools.cache
