@@ -174,10 +174,14 @@ class MatchReader:
         if hits.rank > OTHER:
             hits.rank, hits.telling = OTHER, lines[: lines.index(b"\n")]
         hits.count += count
-        if hits.rank > NAMES_IT:
+        if hits.rank > (NAMES_IT if self._words else DEFINES):
             self._look_for_definitions(hits, lines)
 
     def _look_for_definitions(self, hits: FileHits, lines: bytes) -> None:
+        if not self._words:  # as for a single letter, which half of all lines hold: the first one will do
+            if (found := _DEFINITION.search(b"\n" + lines)) is not None:
+                hits.rank, hits.telling = DEFINES, found[1]
+            return
         for line, name in definitions(lines):
             if name in self._words:
                 hits.rank, hits.telling = NAMES_IT, line
