@@ -38,7 +38,7 @@ class MalformedCall:
     reason: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileMatches:
     """What one call found in one file.
 
