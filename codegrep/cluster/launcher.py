@@ -17,11 +17,10 @@ Here instead:
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from hydra.types import HydraContext
 from omegaconf import DictConfig, flag_override
 from rich.console import Console
 
+from codegrep.alone import alone
 from codegrep.cluster import outcomes
 from codegrep.cluster.connect import connected
 from codegrep.cluster.ignored_choices import choices_in_files, refuse_ignored_choices
@@ -109,7 +109,7 @@ def launch(
     sweep_id = _sweep_id(settings.name, composed)
     folder = configs[0].outputs_path / "sweeps" / sweep_id
     console = Console()
-    with _locked(folder), stoppable():
+    with alone(folder, "sweep"), stoppable():
         return _launch(composed, configs[0], settings, sweep_id, folder, console)
 
 
@@ -242,17 +242,3 @@ def _returned(outcome: Outcome) -> JobReturn:
     made = JobReturn(overrides=list(outcome.overrides), status=JobStatus.COMPLETED)
     made.return_value = outcome.f05
     return made
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """One process a sweep; the kernel lets go of the lock when it ends."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("a+") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise CodegrepError(
-                f"this very sweep is going on in another process ({folder.name})", "Wait for it"
-            ) from None
-        yield

@@ -18,6 +18,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from codegrep.alone import alone
 from codegrep.cluster.admission import Ledger
 from codegrep.cluster.connect import connected
 from codegrep.cluster.job_process import JobProcess
@@ -54,7 +55,14 @@ def search(config: Config, overrides: Sequence[str]) -> None:
     base = [o for o in overrides if not _of_search(o)]
     search_id = f"{config.sweep.name}-{_digest(config, base)}"
     folder = config.outputs_path / "sweeps" / search_id
-    folder.mkdir(parents=True, exist_ok=True)
+    with alone(folder, "search"):
+        _search(config, overrides, base, search_id, folder, console)
+
+
+def _search(
+    config: Config, overrides: Sequence[str], base: list[str], search_id: str, folder: Path, console: Console
+) -> None:
+    assert config.sweep is not None
     parent = open_sweep(config.tracking, config.outputs_path, search_id)
     status = "KILLED"
     try:

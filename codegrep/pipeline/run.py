@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shlex
 import signal
@@ -17,6 +16,7 @@ from typing import Any
 
 from rich.console import Console
 
+from codegrep.alone import alone
 from codegrep.cluster.connect import check_variables, connected
 from codegrep.config import Config
 from codegrep.errors import CodegrepError, ConfigError, DiskError
@@ -64,7 +64,7 @@ def run_experiment(config: Config, experiment: str = "") -> None:
         check_model(config.model.path)
         backend_of(config.engine).check(config)
     run_folder = places.runs / run_name(config)
-    with _locked(run_folder), stoppable():
+    with alone(run_folder, "run", "Wait for it, or change seed or name."), stoppable():
         try:
             with _recorded(config, experiment, places, run_folder) as tracker, ExitStack() as cluster:
                 storage = config.cluster.storage
@@ -166,21 +166,6 @@ def _recorded(config: Config, experiment: str, places: Places, run_folder: Path)
     finally:
         tracker.metrics({"seconds/run": time.monotonic() - started}, step=0)
         tracker.finish(status)
-
-
-@contextmanager
-def _locked(run_folder: Path) -> Iterator[None]:
-    """One process a run. The kernel lets go of the lock when the process ends, however it ends."""
-    run_folder.mkdir(parents=True, exist_ok=True)
-    with (run_folder / "lock").open("a+") as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise CodegrepError(
-                f"this very run is going on in another process (run folder {run_folder.name})",
-                "Wait for it, or change seed or name",
-            ) from None
-        yield
 
 
 @contextmanager
