@@ -27,9 +27,9 @@ def test_another_process_is_named_and_lets_go_when_it_is_killed(tmp_path: Path) 
     holder = subprocess.Popen([sys.executable, "-c", _HOLD, str(folder)], stdout=subprocess.PIPE, text=True)
     try:
         assert holder.stdout is not None and holder.stdout.readline() == "held\n"
-        with pytest.raises(CodegrepError, match=r"this very run is going on in another process \(v3-seed0-1a2b3c4d\)"):
-            with alone(folder, "run"):
-                pass
+        said = r"this very run is going on in another process \(v3-seed0-1a2b3c4d\)"
+        with pytest.raises(CodegrepError, match=said), alone(folder, "run"):
+            pass
     finally:
         holder.kill()
         holder.wait()
