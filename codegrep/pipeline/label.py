@@ -124,8 +124,14 @@ def training_issues(context: Context) -> tuple[Issue, ...]:
 
     Raises:
         CodegrepError: labels are wanted and the stage has not run.
+        DataError: there is none.
     """
     issues = prepare.load(context.need("prepare")).train
+    if not issues:
+        raise DataError(
+            "no issue is left for training: all of them are held out (data.split)",
+            "Give data.split.held_out fewer of the repositories, split by instance, or add a source",
+        )
     if not context.config.labels.enabled:
         return issues
     made = labelled(

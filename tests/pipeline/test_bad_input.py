@@ -149,6 +149,15 @@ def test_no_row_left_is_one_line(clones: Path, tmp_path: Path, command: Callable
     assert "no usable issue is left" in line and "repository cannot be cloned" in line
 
 
+def test_nothing_to_train_on_is_said_before_anything_is_made(
+    clones: Path, tmp_path: Path, command: Callable[..., Ended]
+) -> None:
+    rows: list[Row | str] = [*rows_of(clones, "acme/shop")]
+    everything = ("data.split.by=repository", "data.split.held_out=[acme/shop]")
+    line = command(*swe_bench(tmp_path, rows, clones, *everything, "stages=[prepare,warm_start]")).line
+    assert "no issue is left for training" in line and "data.split.held_out" in line
+
+
 def test_a_leak_between_splits_stops_the_run(
     clones: Path, tmp_path: Path, outputs: Path, command: Callable[..., Ended]
 ) -> None:
