@@ -97,7 +97,7 @@ class Repositories:
     def ensure(self, repo: str, location: Location | None) -> BareClone:
         """The clone of `repo`, made from `location` if it is missing. Safe to call from many processes at once.
 
-        Without a location it has to be there already.
+        Without a location it has to be there already. A clone that was made from a folder needs that no more.
 
         Raises:
             RepositoryError: one line with the reason; nothing half-made is left behind.
@@ -105,8 +105,10 @@ class Repositories:
         path = self._path(repo)
         if location is None:
             return self.open(repo)
+        if location.local is not None and _came_from(path, str(location.local.expanduser().absolute())):
+            return self._checked(repo, path)  # also when its source is gone since
         source = _source(repo, location)
-        if _is_complete(path) and _description(path).get("source_hash") == _hash(source):
+        if _came_from(path, source):
             return self._checked(repo, path)
         self.root.mkdir(parents=True, exist_ok=True)
         path = self._path(repo)
@@ -268,6 +270,11 @@ def _source(repo: str, location: Location) -> str:
 
 def _is_complete(path: Path) -> bool:
     return (path / _DESCRIPTION).is_file()
+
+
+def _came_from(path: Path, source: str) -> bool:
+    """Whether there is a whole clone, made from this very source."""
+    return _is_complete(path) and _description(path).get("source_hash") == _hash(source)
 
 
 def _description(path: Path) -> dict[str, str]:

@@ -27,6 +27,9 @@ def test_a_local_clone_survives_the_loss_of_its_source(tmp_path: Path) -> None:
     assert clone.path == (tmp_path / "bare" / "owner__name").resolve()
     shutil.rmtree(made.local)
     assert all(repositories.has_commit(clone, commit) for commit in made.commits)
+    assert repositories.ensure("owner/name", made).path == clone.path
+    with pytest.raises(RepositoryError, match="is not at"):
+        repositories.ensure("owner/name", At(tmp_path / "another.git"))
     assert repositories.ensure("owner/name", At(tmp_path / "bare" / "owner__name")).path == clone.path
     assert safe_git(["show", f"{made.commits[0]}:a.py"], git_dir=clone.path, timeout=10) == "1\n"
 
