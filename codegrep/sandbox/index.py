@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from codegrep.sandbox.git import GitError, run_git
-from codegrep.sandbox.literals import ANYTHING, required_literals, trigrams
+from codegrep.sandbox.literals import ANYTHING, FOLDS_TO_ASCII, required_literals, trigrams
 
 _log = logging.getLogger(__name__)
 _BITS = 1 << 15
@@ -35,8 +35,6 @@ _LARGEST = 8 << 20
 # Lists of paths that are kept; making one again takes milliseconds.
 _MOST_TREES = 256
 _SUFFIX_GLOB = re.compile(r"\*(\.[A-Za-z0-9_.]+)")
-# What `k` and `s` also match when case is ignored: KELVIN SIGN and LATIN SMALL LETTER LONG S.
-_FOLDS_TO_ASCII = (b"\xe2\x84\xaa", b"\xc5\xbf")
 _TRANSCODED = (b"\xff\xfe", b"\xfe\xff")
 _SECONDS = 60.0
 
@@ -245,7 +243,7 @@ def _signature(file: Path) -> tuple[np.ndarray, bool]:
     if content.startswith(_TRANSCODED):
         return everything, "\0" in content.decode("utf-16", "replace")
     binary = b"\0" in content
-    if len(content) > _LARGEST or any(letter in content for letter in _FOLDS_TO_ASCII):
+    if len(content) > _LARGEST or any(letter in content for letter in FOLDS_TO_ASCII):
         return everything, binary or len(content) > _LARGEST
     # bytes.lower changes ASCII letters only, like the pieces of a pattern.
     numbers = np.frombuffer(content.lower(), np.uint8).astype(np.uint16)

@@ -15,6 +15,9 @@ Required = tuple[frozenset[str], ...]
 #: A text, in UTF-8, in pieces; between two pieces stands any one character.
 Text = tuple[bytes, ...]
 
+#: What `k` and `s` also match when case is ignored, in UTF-8: KELVIN SIGN and LATIN SMALL LETTER LONG S.
+FOLDS_TO_ASCII = (b"\xe2\x84\xaa", b"\xc5\xbf")
+
 #: A pattern about which nothing is known.
 ANYTHING: Required = (frozenset(),)
 

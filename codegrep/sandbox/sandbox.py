@@ -164,11 +164,9 @@ class Sandbox:
             checked = self.toolbox.check(call)
         except ArgumentError as error:
             return self._measured(mistake(str(error)), _Asked(call, None, asked), number, "run")
-        key = (lease.repo, lease.commit, checked.key)
-        kept = self._cache.look_up(key)
-        if kept is None:
-            return _Asked(call, checked, asked)
-        return self._measured(kept, _Asked(call, checked, asked), number, "kept")
+        made = _Asked(call, checked, asked)
+        kept = self._cache.look_up((lease.repo, lease.commit, checked.key))
+        return made if kept is None else self._measured(kept, made, number, "kept")
 
     async def _answer(self, lease: Lease, asked: _Asked, number: int) -> ToolResult:
         checked = asked.checked

@@ -35,6 +35,7 @@ from codegrep.issues.issue import Issue
 from codegrep.rollout.loop import RolloutLoop
 from codegrep.rollout.policy import Policy
 from codegrep.rollout.record import Rollout
+from codegrep.rollout.store import write_rollouts
 from scripts.bench.rollout_material import Material, prepare
 
 TEMPERATURE, TOP_P, TOP_K = 1.0, 0.9, 50  # the paper's
@@ -271,6 +272,7 @@ def main() -> int:
     parser.add_argument("--prompts", type=int, default=8)
     parser.add_argument("--group", type=int, default=8)
     parser.add_argument("--parts", default="vllm,transformers,trl,step", help="which parts, for a look at one")
+    parser.add_argument("--keep", type=Path, help="folder for vLLM's rollouts, to be replayed: sandbox.py --rollouts")
     parser.add_argument("overrides", nargs="*", help="Hydra overrides")
     options = parser.parse_args()
     overrides = ["engine=vllm", "agent.parallel_rollouts=64", *options.overrides]
@@ -298,6 +300,9 @@ def main() -> int:
                 vllm = asyncio.run(with_vllm(material, sampling, None))
                 result["rollout_vs_bare_engine"] = _ratio(vllm["pace"], vllm["ceiling"])
                 result["shares"] = vllm["shares"]
+                if options.keep:
+                    options.keep.mkdir(parents=True, exist_ok=True)
+                    write_rollouts(options.keep, vllm["rollouts"])
                 if options.adapter:
                     adapted = asyncio.run(with_vllm(material, sampling, options.adapter))
                     result["lora_vs_base"] = _ratio(adapted["pace"], vllm["pace"])

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from codegrep.sandbox.literals import Text
+from codegrep.sandbox.literals import FOLDS_TO_ASCII, Text
 from codegrep.sandbox.tools.matches import (
     DEFINES,
     NAMES_IT,
@@ -26,8 +26,6 @@ from codegrep.sandbox.tools.matches import (
     definition_places,
 )
 
-# What `k` and `s` also match when case is ignored: KELVIN SIGN and LATIN SMALL LETTER LONG S.
-_FOLDS_TO_ASCII = (b"\xe2\x84\xaa", b"\xc5\xbf")
 # Bytes by which it is judged how rare a byte is.
 _SAMPLE = 1 << 16
 # Bytes that fit into a processor's cache: compared several times as fast.
@@ -91,7 +89,7 @@ class Printed:
     @property
     def folds(self) -> bool:
         """Whether a letter outside ASCII is one inside it when case is ignored."""
-        return not self._output.isascii() and any(letter in self._output for letter in _FOLDS_TO_ASCII)
+        return not self._output.isascii() and any(letter in self._output for letter in FOLDS_TO_ASCII)
 
     def found(
         self, texts: Sequence[Text], ignore_case: bool, words: frozenset[bytes], keep: int, most_files: int
