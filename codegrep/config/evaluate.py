@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 MODELS = ("base", "warm_start", "trained", "loaded")
-BASELINES = ("bm25", "bm25_no_tests", "first_row", "oracle")
+BASELINES = ("bm25", "bm25_no_tests", "first_row", "oracle", "oracle_met")
 
 
 @dataclass

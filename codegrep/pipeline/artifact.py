@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 # Raised when a stage's output changes its form or meaning, so that old artifacts are not taken for new ones.
-FORMAT = 1
+FORMAT = 2
 
 
 def fingerprint(inputs: Any) -> str:

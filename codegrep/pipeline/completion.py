@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from codegrep.config import Config
-from codegrep.pipeline.artifact import Artifact, fingerprint, from_outputs, write_json
+from codegrep.pipeline.artifact import FORMAT, Artifact, fingerprint, from_outputs, write_json
 from codegrep.rewards.governance import JUDGE_FAILED
 
 # What does not change a result is no part of a run's identity: the same command with other stages continues the run.
@@ -28,7 +28,7 @@ def run_name(config: Config) -> str:
         decides["governance"]["handling"].pop(JUDGE_FAILED, None)
     if not config.train.grpo.refill_rounds:
         del decides["train"]["grpo"]["refill_rounds"]
-    digest = fingerprint(decides)[:8]
+    digest = fingerprint({"format": FORMAT, **decides})[:8]
     return f"{config.name}-seed{config.seed}-{digest}"
 
 

@@ -15,11 +15,11 @@ from codegrep.pipeline.context import Context
 from codegrep.pipeline.flow import through_ray_data
 from codegrep.pipeline.models import base_model
 from codegrep.pipeline.sandboxes import sandbox_for
-from codegrep.pipeline.workers import AgentSettings, TeacherWorker, rollout_from_row
+from codegrep.pipeline.workers import AgentSettings, TeacherWorker
 from codegrep.rewards.turn_credit import CreditWeights, turn_weights
 from codegrep.rollout.outcome import turn_facts
 from codegrep.rollout.record import ExitCause, Rollout
-from codegrep.rollout.store import RolloutWriter, read_rollouts
+from codegrep.rollout.store import RolloutWriter, read_rollouts, rollout_from_row
 
 
 def demonstrations(context: Context) -> Artifact:
@@ -48,7 +48,7 @@ def demonstrations(context: Context) -> Artifact:
         advance(len(training) - len(todo))
         for rows in through_ray_data(todo, TeacherWorker, arguments, batch=16, actors=1, num_cpus=0.5):
             for row in rows:
-                writer.add(weighted(rollout_from_row(row), config.train.warm_start))
+                writer.add(weighted(rollout_from_row(row["rollout"]), config.train.warm_start))
             writer.flush()
             advance(len(rows))
     rollouts = list({r.instance_id: r for r in read_rollouts(folder)}.values())

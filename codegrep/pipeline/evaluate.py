@@ -21,12 +21,12 @@ from codegrep.pipeline.flow import through_ray_data
 from codegrep.pipeline.loaded import fetched
 from codegrep.pipeline.models import PolicyFiles, base_model, policy_files
 from codegrep.pipeline.sandboxes import sandbox_for
-from codegrep.pipeline.workers import AgentSettings, AgentWorker, BM25Worker, TeacherWorker, rollout_from_row
+from codegrep.pipeline.workers import AgentSettings, AgentWorker, BM25Worker, TeacherWorker
 from codegrep.rollout.record import Rollout
-from codegrep.rollout.store import RolloutWriter, read_rollouts
+from codegrep.rollout.store import RolloutWriter, read_rollouts, rollout_from_row
 
 BM25 = ("bm25", "bm25_no_tests")
-SCRIPTED = ("first_row", "oracle")
+SCRIPTED = ("first_row", "oracle", "oracle_met")
 Row = dict[str, Any]
 
 
@@ -146,8 +146,9 @@ def _scripted_rows(context: Context, issues: Sequence[Issue]) -> list[Row]:
     found = _kept_rows(context, measured, "scripted search", issues, TeacherWorker, arguments)
     rows = []
     for row in found:
-        rollout = rollout_from_row(row)
-        for retriever, files in (("first_row", row["first_row"]), ("oracle", rollout.answer)):
+        rollout = rollout_from_row(row["rollout"])
+        answers = {"first_row": row["first_row"], "oracle": rollout.answer, "oracle_met": row["gold_met"]}
+        for retriever, files in answers.items():
             rows.append({**_rollout_row(rollout), "retriever": retriever, "files": files, "generated_tokens": 0})
     return rows
 
@@ -163,7 +164,7 @@ def _agent_rows(context: Context, issues: Sequence[Issue], which: str) -> list[R
         advance(len(issues) - len(todo))
         for rows in _answers(context, files, todo, which) if todo else ():
             for row in rows:
-                writer.add(rollout_from_row(row))
+                writer.add(rollout_from_row(row["rollout"]))
             writer.flush()
             advance(len(rows))
     latest: dict[str, Rollout] = {}

@@ -25,7 +25,8 @@ from codegrep.pipeline.engines import InProcess
 from codegrep.pipeline.flow import through_ray_data
 from codegrep.pipeline.models import PolicyFiles
 from codegrep.pipeline.sandboxes import sandbox_for
-from codegrep.pipeline.workers import AgentSettings, AgentWorker, rollout_from_row
+from codegrep.pipeline.workers import AgentSettings, AgentWorker
+from codegrep.rollout.store import rollout_from_row
 
 LADDER_FILE = "ladder.json"
 _ADAPTER = ("adapter_model.safetensors", "adapter_config.json")
@@ -154,7 +155,7 @@ def _measure(
         num_gpus=1.0 if config.train.use_gpu else 0.0,
     )
     for row in (row for rows in blocks for row in rows):
-        rollout = rollout_from_row(row)
+        rollout = rollout_from_row(row["rollout"])
         if rollout.error:
             lost += 1
             continue

@@ -21,7 +21,8 @@ from codegrep.issues.source import RepositoryLocation
 from codegrep.pipeline.context import Places
 from codegrep.pipeline.engines import InProcessHandle
 from codegrep.pipeline.loaded import policy_of
-from codegrep.pipeline.workers import AgentSettings, AgentWorker, rollout_from_row
+from codegrep.pipeline.workers import AgentSettings, AgentWorker
+from codegrep.rollout.store import rollout_from_row
 from codegrep.sandbox import Sandbox
 from codegrep.tracking.policy_package import read_package
 
@@ -93,7 +94,7 @@ class PolicyModel:
                 seed=config.seed,
                 label="served",
             )
-            rollouts = [rollout_from_row(row) for row in worker.answer(issues)]
+            rollouts = [rollout_from_row(row["rollout"]) for row in worker.answer(issues)]
         finally:
             sandbox.close()
         lost = next((rollout.error for rollout in rollouts if rollout.error), "")

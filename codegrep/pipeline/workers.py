@@ -16,8 +16,7 @@ from codegrep.issues.source import RepositoryLocation
 from codegrep.protocol.chat import ChatFormat
 from codegrep.rollout.loop import RolloutLoop, Sandbox
 from codegrep.rollout.policy import ScriptedPolicy
-from codegrep.rollout.record import Rollout
-from codegrep.rollout.teacher import ScriptedSearch, Teacher, first_row, gold_answer
+from codegrep.rollout.teacher import Teacher, first_row, gold_met
 
 if TYPE_CHECKING:
     from codegrep.pipeline.engines import EngineHandle
@@ -45,7 +44,7 @@ class _Loop:
 
 
 class TeacherWorker:
-    """Runs the scripted teacher. A row an issue: the rollout, the tools' first file, and the gold files it met."""
+    """Runs the scripted teacher. A row an issue: the rollout, the first file shown, and the gold files that it met."""
 
     def __init__(self, model: str, settings: AgentSettings, teacher: TeacherConfig, sandbox: Sandbox) -> None:
         from codegrep.engines.models import load_tokenizer
@@ -72,12 +71,12 @@ class TeacherWorker:
         return self._loop.run(all_of_them())
 
     async def _one(self, issue: Issue) -> dict[str, Any]:
-        teacher = Teacher(ScriptedSearch(self._teacher, self._settings.tools.max_calls), self._teacher.max_answer_files)
+        teacher = Teacher(self._teacher, self._settings.tools.max_calls, self._settings.agent.prompt)
         rollout = await self._rollouts.run_policy(issue, ScriptedPolicy(self._chat, teacher.write))
         return {
             "rollout": asdict(rollout),
-            "first_row": first_row(teacher.heard),
-            "gold_seen": gold_answer(issue, teacher.heard),
+            "first_row": first_row(teacher.observations),
+            "gold_met": gold_met(issue, teacher.observations)[: self._teacher.max_answer_files],
         }
 
 
@@ -157,14 +156,3 @@ class BM25Worker:
                     for r in self._retrievers
                 )
         return rows
-
-
-def rollout_from_row(row: dict[str, Any]) -> Rollout:
-    """The rollout of a worker's row."""
-    from codegrep.rollout.record import CallRecord, Turn
-
-    fields = dict(row["rollout"])
-    fields["turns"] = [
-        Turn(**{**turn, "calls": [CallRecord(**call) for call in turn["calls"]]}) for turn in fields["turns"]
-    ]
-    return Rollout(**fields)

@@ -12,15 +12,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from codegrep.config import ToolsConfig
 from codegrep.protocol.calls import ToolResult
 from codegrep.protocol.ranking import RankedFile, rank_files
+from codegrep.protocol.shown import ShownFile, merged, shown_files
 
 TABLE_TOOLS = frozenset({"grep", "semantic"})
 ROW_TEXT_CHARS = 60
-MIN_RESULT_CHARS = 80
+_CLOSING = "\n</tool_response>"
 
 
 @dataclass(frozen=True)
@@ -31,12 +32,29 @@ class Segment:
     trusted: bool
 
 
-def text_of(segments: Sequence[Segment]) -> str:
-    """The segments as one string."""
-    return "".join(segment.text for segment in segments)
+@dataclass(frozen=True)
+class Observation:
+    """The text that the model reads after a turn, and what it shows of files.
+
+    Attributes:
+        results: what the text was made of, in call order: more than it shows.
+        segments: the text in pieces, the closing note included.
+        calls: for each result, in call order, the files that the text shows for it, in the order of the text.
+        files: the same over the whole turn, each file once.
+    """
+
+    results: tuple[ToolResult, ...] = ()
+    segments: tuple[Segment, ...] = ()
+    calls: tuple[tuple[ShownFile, ...], ...] = ()
+    files: tuple[ShownFile, ...] = ()
+
+    @property
+    def text(self) -> str:
+        """The segments as one string."""
+        return "".join(segment.text for segment in self.segments)
 
 
-def render(results: Sequence[ToolResult], tools: ToolsConfig, key: str = "", note: str = "") -> list[Segment]:
+def render(results: Sequence[ToolResult], tools: ToolsConfig, key: str = "", note: str = "") -> Observation:
     """The observation of one turn.
 
     Args:
@@ -45,46 +63,65 @@ def render(results: Sequence[ToolResult], tools: ToolsConfig, key: str = "", not
         key: seeds the order "shuffled"; the issue's id, so that the same search gives the same order.
         note: one trusted line after the results ("answer now"), outside the cap.
     """
-    segments = _table(results, tools, key) if tools.observation == "table" else _results(results, tools)
-    if note:
-        segments.append(Segment(("\n" if segments else "") + note, True))
-    return segments
+    observation = _table(results, tools, key) if tools.observation == "table" else _results(results, tools)
+    if not note:
+        return observation
+    closing = Segment(("\n" if observation.segments else "") + note, True)
+    return replace(observation, segments=(*observation.segments, closing))
 
 
-def _results(results: Sequence[ToolResult], tools: ToolsConfig) -> list[Segment]:
-    budget = tools.max_observation_chars
-    texts = _share([_named(result) for result in results], budget) if budget else [_named(result) for result in results]
+def _results(results: Sequence[ToolResult], tools: ToolsConfig) -> Observation:
+    openings = ["\n" * (place > 0) + f"<tool_response>\n[{r.number}] " for place, r in enumerate(results)]
+    frames = sum(len(opening) + len(_CLOSING) for opening in openings)
+    texts = _share([_named(r) for r in results], tools.max_observation_chars and tools.max_observation_chars - frames)
     segments: list[Segment] = []
-    for result, text in zip(results, texts, strict=True):
-        opening = "\n<tool_response>\n" if segments else "<tool_response>\n"
-        segments += [
-            Segment(f"{opening}[{result.number}] ", True),
-            Segment(_disarm(text), False),
-            Segment("\n</tool_response>", True),
-        ]
-    return segments
+    for opening, text in zip(openings, texts, strict=True):
+        segments += [Segment(opening, True), Segment(text, False), Segment(_CLOSING, True)]
+    calls = tuple(_shown(result, text) for result, text in zip(results, texts, strict=True))
+    return Observation(tuple(results), tuple(segments), calls, merged(file for files in calls for file in files))
 
 
-def _table(results: Sequence[ToolResult], tools: ToolsConfig, key: str) -> list[Segment]:
-    merged = [result for result in results if _name(result) in TABLE_TOOLS and result.files]
-    listed = [result for result in results if result not in merged]
-    files = _ordered(rank_files(merged), tools.table_order, key)
+def _table(results: Sequence[ToolResult], tools: ToolsConfig, key: str) -> Observation:
+    searches = [result for result in results if _name(result) in TABLE_TOOLS and result.files]
+    listed = [result for result in results if result not in searches]
+    files = _ordered(rank_files(searches), tools.table_order, key)
     rows = [_row(file) for file in files[: tools.table_rows]]
-    lines = [f"[{result.number}] {_named(result)}" for result in listed]
-    budget = tools.max_observation_chars
-    if budget:
+    texts = [_named(result) for result in listed]
+    numbers = [f"[{result.number}] " for result in listed]
+    if budget := tools.max_observation_chars:
+        notes = _length(_table_notes(len(files), searches))
         # The table is what such a model works with: what is listed gets what the table leaves, but a third at least.
-        lines = _share(lines, max(budget // 3, budget - sum(len(row) + 1 for row in rows)))
-        room = budget - sum(len(line) + 1 for line in lines)
-        while len(rows) > 1 and sum(len(row) + 1 for row in rows) > room:
+        texts = _share(texts, max(budget // 3, budget - _length(rows) - notes) - _length(numbers))
+        room = budget - _length(numbers) - _length(texts) - notes
+        while rows and _length(rows) > room + len(texts):  # a number and its text are one line
             rows.pop()
-    cut = [str(result.number) for result in merged if result.matched_files > len(result.files)]
-    if len(files) > len(rows):
-        rows.append(f"({len(files) - len(rows)} more files)")
-    if cut:
-        rows.append(f"(cut: {', '.join(cut)})")
-    text = "\n".join([*lines, *rows])
-    return [Segment(_disarm(text), False)] if text else []
+    lines = [number + text for number, text in zip(numbers, texts, strict=True)]
+    text = "\n".join([*lines, *rows, *_table_notes(len(files) - len(rows), searches)])
+    in_rows = shown_files("\n".join(rows), (file.path for file in files))
+    in_lists = [_shown(result, kept) for result, kept in zip(listed, texts, strict=True)]
+    hits = {file.path: {number for number, _ in file.hits} for file in files}
+    left = iter(in_lists)
+    calls = tuple(
+        tuple(file for file in in_rows if result.number in hits[file.path]) if result in searches else next(left)
+        for result in results
+    )
+    files_shown = merged([*(file for shown in in_lists for file in shown), *in_rows])
+    return Observation(tuple(results), (Segment(text, False),) if text else (), calls, files_shown)
+
+
+def _table_notes(missing: int, searches: Sequence[ToolResult]) -> list[str]:
+    cut = [str(result.number) for result in searches if result.matched_files > len(result.files)]
+    return [f"({missing} more files)"] * (missing > 0) + [f"(cut: {', '.join(cut)})"] * bool(cut)
+
+
+def _shown(result: ToolResult, text: str) -> tuple[ShownFile, ...]:
+    whole = _named(result)
+    prefix = len(whole) - len(_disarm(result.text))
+    return shown_files(text[prefix:], (file.path for file in result.files), whole[prefix:])
+
+
+def _length(lines: Sequence[str]) -> int:
+    return sum(len(line) + 1 for line in lines)
 
 
 def _ordered(files: list[RankedFile], order: str, key: str) -> list[RankedFile]:
@@ -96,10 +133,11 @@ def _ordered(files: list[RankedFile], order: str, key: str) -> list[RankedFile]:
 
 
 def _row(file: RankedFile) -> str:
+    place = f"{file.path}:{file.line}" if file.line else file.path
     hits = " ".join(f"{number}:{count}" for number, count in file.hits)
     text = " ".join(file.text.split())
     shown = text if len(text) <= ROW_TEXT_CHARS else text[: ROW_TEXT_CHARS - 1] + "…"
-    return f"{file.path} {hits} {shown}".rstrip()
+    return _disarm(f"{place} {hits} {shown}".rstrip())
 
 
 def _name(result: ToolResult) -> str:
@@ -109,16 +147,16 @@ def _name(result: ToolResult) -> str:
 def _named(result: ToolResult) -> str:
     name = _name(result)
     # The name is the model's word too: it may be anything.
-    return f"{name[:40]}: {result.text}" if name else result.text
+    return _disarm(f"{name[:40]}: {result.text}" if name else result.text)
 
 
 def _share(texts: list[str], budget: int) -> list[str]:
-    """Cut the longest texts so that all fit into `budget` characters, fairly; a cut text says so."""
-    if sum(map(len, texts)) <= budget or not texts:
+    """Cut the longest texts so that all fit into `budget` characters, fairly; a cut text says so. 0 cuts nothing."""
+    if budget == 0 or sum(map(len, texts)) <= budget:
         return texts
     left, allowed = budget, 0
     for place, length in enumerate(sorted(map(len, texts))):
-        allowed = max(left // (len(texts) - place), MIN_RESULT_CHARS)
+        allowed = max(left, 0) // (len(texts) - place)
         if length > allowed:
             break
         left -= length
@@ -127,7 +165,9 @@ def _share(texts: list[str], budget: int) -> list[str]:
 
 def _cut(text: str, allowed: int) -> str:
     note = f"\n[cut: {allowed} of {len(text)} characters]"
-    kept = text[: max(allowed - len(note), 0)]
+    if len(note) > allowed:
+        return "[cut]"[:allowed]
+    kept = text[: allowed - len(note)]
     # Cut at a line's end where that loses little.
     line_end = kept.rfind("\n")
     if line_end > len(kept) // 2:

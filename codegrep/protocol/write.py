@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
+from codegrep.issues.issue import Entity, LineRange
 from codegrep.protocol.calls import ToolCall
 
 
@@ -18,6 +19,17 @@ def calls_text(calls: Sequence[ToolCall]) -> str:
     )
 
 
-def answer_text(files: Sequence[str]) -> str:
-    """The `<answer>` block that names these files, best first."""
-    return f"<answer>{json.dumps({'files': list(files)}, ensure_ascii=False)}</answer>"
+def answer_text(
+    files: Sequence[str], ranges: Sequence[LineRange] | None = None, entities: Sequence[Entity] | None = None
+) -> str:
+    """The `<answer>` block that names these files, best first.
+
+    Args:
+        ranges, entities: None where the form of the answer does not ask for them.
+    """
+    answer: dict[str, object] = {"files": list(files)}
+    if ranges is not None:
+        answer["line_ranges"] = [[span.path, span.start, span.end] for span in ranges]
+    if entities is not None:
+        answer["entities"] = [f"{entity.path}:{entity.name}" for entity in entities]
+    return f"<answer>{json.dumps(answer, ensure_ascii=False)}</answer>"

@@ -3,7 +3,7 @@
 arXiv 2605.07276 lets a model score every step and asks it to mark steps of low information gain down, such as looking
 again at regions that were seen. This is a rule in its place; values and details are reconstructed:
 
-- A search tells something new when its result names a file that no earlier turn's result named.
+- A search tells something new when it shows a file that no earlier turn has shown.
 - A read tells something new when it shows a line that no earlier turn's read has shown.
 - A turn scores as its best call. Calls of one turn run at once: what was known before is what earlier turns told.
 - A repeated call (same tool and arguments as an earlier one) tells nothing, nor does a failed or an empty one.

@@ -8,8 +8,9 @@ weights of it (`codegrep.rewards.process_weights`). The loss of the warm start i
 The paper gives the four weights and the loss. These rules are reconstructed, for it does not state them:
 
 - A turn with several calls has the weight of its best call.
-- A file is found when it appears among the paths of a call's result, opened or not. Calls of one turn run at once, so
-  what was found before is what earlier turns found.
+- A file is found when the model was shown it: when a line or a row of the text that it read after the turn names it
+  (`codegrep.protocol.shown`), opened or not. Calls of one turn run at once, so what was found before is what earlier
+  turns found.
 - A call with new gold and old gold counts as new; gold beside other files counts as gold.
 - A repeated call (same tool and arguments as an earlier call of the rollout, of this turn or an earlier one) has the
   weight of an empty one, whatever it returns.
@@ -43,7 +44,7 @@ class CallFacts:
 
     Attributes:
         key: equal for calls with the same tool and arguments.
-        paths: repo-relative paths of the result.
+        paths: repo-relative paths that the model was shown for this call.
         ok: the tool ran; False for malformed, refused and failed calls.
         reads: lines of files that the result shows; empty for a search.
     """

@@ -29,7 +29,7 @@ from codegrep.errors import CodegrepError, InfrastructureError, TokenMismatchErr
 from codegrep.issues.issue import Issue
 from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult, ToolStatus
 from codegrep.protocol.chat import ChatFormat
-from codegrep.protocol.observation import render, text_of
+from codegrep.protocol.observation import Observation, render
 from codegrep.protocol.parse import AssistantMessage, parse_message
 from codegrep.protocol.prompt import (
     AFTER_ANSWER_REFUSAL,
@@ -41,6 +41,7 @@ from codegrep.protocol.prompt import (
     user_prompt,
 )
 from codegrep.protocol.schemas import SCHEMAS, ToolSchema
+from codegrep.protocol.shown import ShownFile
 from codegrep.rollout.policy import EnginePolicy, Policy, TurnState
 from codegrep.rollout.record import CallRecord, ExitCause, Rollout, Turn
 from codegrep.sandbox.toolbox import Toolbox
@@ -226,7 +227,7 @@ class RolloutLoop:
         answer_turn = turn_index >= self._agent.exploration_turns
         max_tokens = min(self._agent.max_turn_tokens, budget, room)
         state = TurnState(
-            run.issue, turn_index, answer_turn, tuple(run.results), context_ids, max_tokens, tuple(run.messages)
+            run.issue, turn_index, answer_turn, tuple(run.observations), context_ids, max_tokens, tuple(run.messages)
         )
         started = time.perf_counter()
         generation = await run.policy.next(state)
@@ -292,15 +293,16 @@ class RolloutLoop:
         lost = next((result for result in results if result.status is ToolStatus.INFRASTRUCTURE), None)
         if lost is not None:
             raise InfrastructureError(f"call {lost.number} of turn {len(rollout.turns)}: {lost.text[:300]}")
-        run.results.append(tuple(results))
         notes = [f"Your answer could not be read: {message.answer_error}."] if message.answer_error else []
         if len(rollout.turns) == self._agent.exploration_turns:
             notes.append(ANSWER_NOW)
         observation = render(results, self._tools, key=run.issue.instance_id, note=" ".join(notes))
-        turn.observation = text_of(observation)
+        turn.calls = [_call_record(*answered) for answered in zip(results, observation.calls, strict=True)]
+        turn.observation = observation.text
+        run.observations.append(observation)
         run.messages.append(("user", turn.observation))
         ended_by_stop = rollout.completion_ids[-1] == self._chat.end_of_turn
-        ids = self._chat.observation_ids(observation, ended_by_stop)
+        ids = self._chat.observation_ids(observation.segments, ended_by_stop)
         rollout.completion_ids += ids
         rollout.loss_mask += [0] * len(ids)
         if rollout.logprobs:
@@ -320,7 +322,7 @@ class _Run:
     issue: Issue
     policy: Policy
     rollout: Rollout
-    results: list[tuple[ToolResult, ...]] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
     messages: list[tuple[str, str]] = field(default_factory=list)
 
 
@@ -328,15 +330,17 @@ def _refused(number: int, call: ToolCall | MalformedCall, why: str) -> CallRecor
     return _call_record(ToolResult(number, call, ToolStatus.REFUSED, why))
 
 
-def _call_record(result: ToolResult) -> CallRecord:
+def _call_record(result: ToolResult, shown: Sequence[ShownFile] = ()) -> CallRecord:
     call = result.call
+    is_read = isinstance(call, ToolCall) and call.name == "read"
     return CallRecord(
         number=result.number,
         name=call.name if isinstance(call, ToolCall) else "",
         arguments=json.dumps(dict(call.arguments), ensure_ascii=False) if isinstance(call, ToolCall) else call.raw,
         status=result.status.value,
         text=result.text,
-        paths=[match.path for match in result.files],
+        paths=[file.path for file in shown],
         truncated=result.truncated,
         seconds=result.seconds,
+        lines=[line for file in shown for line in file.lines] if is_read else [],
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -16,8 +15,6 @@ from codegrep.rewards.governance import Conduct
 from codegrep.rewards.outcome import Outcome
 from codegrep.rewards.turn_credit import CallFacts, Trajectory, TurnFacts
 from codegrep.rollout.record import CallRecord, Rollout, Turn
-
-_NUMBERED = re.compile(r"^(\d+)\t", re.MULTILINE)  # a line of a read's result
 
 
 def outcome_of(
@@ -133,11 +130,10 @@ def conduct_of(rollout: Rollout, *, judge_failed: bool = False) -> Conduct:
 
 
 def _lines_read(call: CallRecord) -> tuple[LineRange, ...]:
-    """The lines that a read has shown, from the numbers in its result: what was asked for may have been cut."""
-    if call.name != "read" or len(call.paths) != 1:
+    """The lines that a read has shown: what was asked for may have been cut."""
+    if not call.lines or len(call.paths) != 1:
         return ()
-    numbers = [int(number) for number in _NUMBERED.findall(call.text)]
-    return (LineRange(call.paths[0], min(numbers), max(numbers)),) if numbers else ()
+    return (LineRange(call.paths[0], min(call.lines), max(call.lines)),)
 
 
 def _answer_of(rollout: Rollout) -> Answer | None:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from codegrep.engines.engine import Engine, Generation, GenerationRequest, Sampling
 from codegrep.issues.issue import Issue
-from codegrep.protocol.calls import ToolResult
 from codegrep.protocol.chat import ChatFormat
+from codegrep.protocol.observation import Observation
 
 if TYPE_CHECKING:
     from codegrep.engines.openai_engine import OpenAIEngine
@@ -25,7 +25,7 @@ class TurnState:
         issue: the issue. A policy that is measured must not look at its gold files.
         turn: 0-based.
         answer_turn: no calls are run any more; an answer is due.
-        results: of every earlier turn, in call order.
+        observations: of every earlier turn: what the model was shown.
         context_ids: prompt and everything after it, as token ids.
         max_tokens: most tokens of this turn, the stop token included; > 0.
         messages: the same conversation as text, (role, content) each, for policies that have no tokens.
@@ -34,7 +34,7 @@ class TurnState:
     issue: Issue
     turn: int
     answer_turn: bool
-    results: tuple[tuple[ToolResult, ...], ...]
+    observations: tuple[Observation, ...]
     context_ids: tuple[int, ...]
     max_tokens: int
     messages: tuple[tuple[str, str], ...] = ()

@@ -19,16 +19,26 @@ class ExitCause(StrEnum):
 
 @dataclass
 class CallRecord:
-    """One call of a turn as it was made and answered. Fields as in protocol.ToolResult; arguments is JSON text."""
+    """One call of a turn as it was made and answered.
+
+    Attributes:
+        number, status, truncated, seconds: as in protocol.ToolResult.
+        name: "" for a malformed call.
+        arguments: JSON of the arguments, or the raw text of a malformed call.
+        text: result of the tool, before the caps of the turn; Turn.observation is what the model read.
+        paths: files that the observation shows for this call, in the order of its text.
+        lines: numbers of the lines that the observation shows of the file of a read, ascending.
+    """
 
     number: int
-    name: str  # "" for a malformed call
-    arguments: str  # JSON of the arguments, or the raw text of a malformed call
-    status: str  # protocol.ToolStatus value
+    name: str
+    arguments: str
+    status: str
     text: str
     paths: list[str] = field(default_factory=list)
     truncated: bool = False
     seconds: float = 0.0
+    lines: list[int] = field(default_factory=list)
 
 
 @dataclass

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from codegrep.errors import DataError
 from codegrep.rollout.record import CallRecord, Rollout, Turn
 
-SCHEMA_VERSION = "1"
+SCHEMA_VERSION = "2"
 _VERSION_KEY = b"codegrep.rollout.version"
 
 _CALL = pa.struct(
@@ -34,6 +34,7 @@ _CALL = pa.struct(
         ("paths", pa.list_(pa.string())),
         ("truncated", pa.bool_()),
         ("seconds", pa.float64()),
+        ("lines", pa.list_(pa.int32())),
     ]
 )
 _TURN = pa.struct(
@@ -171,10 +172,11 @@ def read_part(part: Path) -> list[Rollout]:
     Raises:
         DataError: as `read_rollouts`.
     """
-    return [_rollout(row) for row in read_columns(part).to_pylist()]
+    return [rollout_from_row(row) for row in read_columns(part).to_pylist()]
 
 
-def _rollout(row: dict[str, Any]) -> Rollout:
+def rollout_from_row(row: Mapping[str, Any]) -> Rollout:
+    """The rollout whose fields a row holds: the inverse of `dataclasses.asdict`."""
     turns = [Turn(**{**turn, "calls": [CallRecord(**call) for call in turn["calls"]]}) for turn in row["turns"]]
     return Rollout(**{**row, "turns": turns})
 

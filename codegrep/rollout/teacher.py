@@ -1,59 +1,67 @@
-"""The scripted teacher: no model, but the real tools, so that a small model can be shown the protocol (SPEC 3.3).
+"""The scripted teacher: no model, but the real tools, so that a small model can be shown the protocol.
 
-It searches for terms of the issue text alone, reads the best candidates, and answers. Only its answer may use the gold
-files,
-and only those that its search has come across. What it makes is labelled source="scripted" wherever it appears.
+It searches for terms of the issue text alone, reads the best candidates, and answers. Only its answer looks at gold,
+and it names nothing that the model was not shown: files and line numbers that stand in the observations, names of
+classes and functions that stand in the conversation. What it makes is labelled source="scripted" wherever it appears.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from codegrep.config import TeacherConfig
 from codegrep.issues import Issue
-from codegrep.protocol import ToolCall, ToolResult
+from codegrep.issues.issue import Entity, LineRange
+from codegrep.protocol import ToolCall
+from codegrep.protocol.observation import Observation
 from codegrep.protocol.ranking import RankedFile, rank_files
+from codegrep.protocol.shown import ShownFile, merged
 from codegrep.protocol.write import answer_text, calls_text
 from codegrep.rollout.policy import TurnState
 from codegrep.rollout.terms import Term, search_terms
 
 _SPECIAL = re.compile(r"([\\.^$*+?{}\[\]|()])")
+_NAME = re.compile(r"\w+")
 
 
 class ScriptedSearch:
-    """What is searched and read, turn by turn; a pure function of the issue text and of what the tools said."""
+    """What is searched and read, turn by turn; a pure function of the issue text and of what the tools said.
 
-    def __init__(self, config: TeacherConfig, max_calls: int) -> None:
+    Args:
+        config: how much it searches.
+        max_calls: calls that a turn may make.
+        always_reads: it reads also where the first candidate stands out, as answers with line ranges need.
+    """
+
+    def __init__(self, config: TeacherConfig, max_calls: int, always_reads: bool = False) -> None:
         self._config = config
         self._max_calls = max_calls
+        self._margin = 0.0 if always_reads else config.read_margin
 
-    def calls(self, issue: Issue, heard: Sequence[Sequence[ToolResult]]) -> list[ToolCall]:
+    def calls(self, issue: Issue, observations: Sequence[Observation]) -> list[ToolCall]:
         """Calls of the next turn; empty when the search is over and the answer is due.
 
         Args:
             issue: only its problem statement is looked at.
-            heard: results of the earlier turns, one sequence a turn.
+            observations: of the earlier turns.
         """
         terms = search_terms(issue.problem_statement)
-        if not heard:
+        if not observations:
             return self._first(terms)
-        ranked = rank_files([r for turn in heard for r in turn])
-        if not ranked and len(heard) == 1:
-            return self._second(terms)
-        if self._config.reads and _is_close(ranked, self._config.read_margin) and not _has_read(heard):
-            return [
-                ToolCall(
-                    "read",
-                    {
-                        "path": f.path,
-                        "start": max(1, f.line - 2),
-                        "end": max(1, f.line - 2) + self._config.read_lines - 1,
-                    },
-                )
-                for f in ranked[: self._config.reads]
-            ]
+        shown = {file.path: file for file in shown_so_far(observations)}
+        if not shown:
+            return self._second(terms) if len(observations) == 1 else []
+        ranked = [f for f in rank_files([r for turn in observations for r in turn.results]) if f.path in shown]
+        if self._config.reads and _is_close(ranked, self._margin) and not _has_read(observations):
+            return [self._read(file, shown[file.path]) for file in ranked[: self._config.reads]]
         return []
+
+    def _read(self, file: RankedFile, shown: ShownFile) -> ToolCall:
+        """A read around a line that the model was shown, the most telling one if it was."""
+        line = file.line if file.line in shown.lines else min(shown.lines, default=1)
+        start = max(1, line - 2)
+        return ToolCall("read", {"path": file.path, "start": start, "end": start + self._config.read_lines - 1})
 
     def _first(self, terms: Sequence[Term]) -> list[ToolCall]:
         paths = [t for t in terms if t.kind == "path"][: self._config.globs]
@@ -70,40 +78,75 @@ class ScriptedSearch:
 class Teacher:
     """Writes the turns of one rollout, for `ScriptedPolicy`.
 
+    Args:
+        config: how much it searches and answers.
+        max_calls: calls that a turn may make.
+        prompt: form of the answer that the system prompt asks for (agent.prompt).
+
     Attributes:
-        heard: results of all turns, once the rollout is over.
+        observations: of all turns, once the rollout is over.
     """
 
-    def __init__(self, search: ScriptedSearch, max_answer_files: int) -> None:
-        self._search = search
-        self._max = max_answer_files
-        self.heard: tuple[tuple[ToolResult, ...], ...] = ()
+    def __init__(self, config: TeacherConfig, max_calls: int, prompt: str = "short") -> None:
+        self._search = ScriptedSearch(config, max_calls, always_reads=prompt == "detailed")
+        self._most = config.max_answer_files
+        self._prompt = prompt
+        self.observations: tuple[Observation, ...] = ()
 
     async def write(self, state: TurnState) -> str:
         """The text of the next turn."""
-        self.heard = state.results
-        calls = [] if state.answer_turn else self._search.calls(state.issue, state.results)
-        return calls_text(calls) if calls else answer_text(gold_answer(state.issue, state.results)[: self._max])
+        self.observations = state.observations
+        calls = [] if state.answer_turn else self._search.calls(state.issue, state.observations)
+        return calls_text(calls) if calls else self._answer(state)
+
+    def _answer(self, state: TurnState) -> str:
+        files = gold_shown(state.issue, state.observations)[: self._most]
+        return answer_text(
+            files,
+            gold_ranges_shown(state.issue, state.observations, files) if self._prompt == "detailed" else None,
+            gold_entities_heard(state, files) if self._prompt == "entities" else None,
+        )
 
 
-def gold_answer(issue: Issue, heard: Sequence[Sequence[ToolResult]]) -> list[str]:
-    """Gold files that some result names, in the tools' own order; empty where the search has met none."""
-    return [path for path in seen_files(heard) if path in set(issue.gold_files)]
+def shown_so_far(observations: Sequence[Observation]) -> tuple[ShownFile, ...]:
+    """Every file that some turn has shown, in the order in which they were shown."""
+    return merged(file for turn in observations for file in turn.files)
 
 
-def seen_files(heard: Sequence[Sequence[ToolResult]]) -> list[str]:
-    """Every file that some result names: ranked ones first, then the others in order of appearance."""
-    results = [r for turn in heard for r in turn]
-    ranked = [f.path for f in rank_files(results)]
-    named = [m.path for r in results for m in r.files]
-    return list(dict.fromkeys([*ranked, *named]))
+def gold_shown(issue: Issue, observations: Sequence[Observation]) -> list[str]:
+    """Gold files that the model was shown, in that order: the ceiling of an answer that invents nothing."""
+    return [file.path for file in shown_so_far(observations) if file.path in issue.gold_files]
 
 
-def first_row(heard: Sequence[Sequence[ToolResult]]) -> list[str]:
-    """The tool's own first file, no model: what an agent has to beat to show that it learned more than the tool
-    knows.
+def gold_met(issue: Issue, observations: Sequence[Observation]) -> list[str]:
+    """Gold files among all that the search matched, shown or not: what a better display could give."""
+    met = dict.fromkeys(match.path for turn in observations for result in turn.results for match in result.files)
+    return [path for path in met if path in issue.gold_files]
+
+
+def first_row(observations: Sequence[Observation]) -> list[str]:
+    """The first file that was shown, no model: what an agent has to beat to show that it learned more than the tools
+    know.
     """
-    return seen_files(heard)[:1]
+    return [file.path for file in shown_so_far(observations)][:1]
+
+
+def gold_ranges_shown(issue: Issue, observations: Sequence[Observation], files: Sequence[str]) -> list[LineRange]:
+    """The part of each gold range that was shown, from its first to its last line shown; ranges of `files` alone."""
+    lines = {file.path: file.lines for file in shown_so_far(observations) if file.path in files}
+    ranges = []
+    for gold in issue.gold_ranges:
+        inside = [line for line in lines.get(gold.path, ()) if gold.start <= line <= gold.end]
+        if inside:
+            ranges.append(LineRange(gold.path, min(inside), max(inside)))
+    return ranges
+
+
+def gold_entities_heard(state: TurnState, files: Sequence[str]) -> list[Entity]:
+    """Gold classes and functions of `files` whose names all stand in the issue as prompted or in an observation."""
+    heard = {name for role, text in state.messages if role == "user" for name in _NAME.findall(text)}
+    entities = state.issue.gold_entities or ()
+    return [entity for entity in entities if entity.path in files and heard.issuperset(entity.name.split("."))]
 
 
 def _grep(term: Term) -> ToolCall:
@@ -115,8 +158,9 @@ def _grep(term: Term) -> ToolCall:
 
 def _is_close(ranked: Sequence[RankedFile], margin: float) -> bool:
     """Whether a second file scores nearly as much as the first, so that a look into both may decide."""
-    return len(ranked) > 1 and ranked[1].score >= margin * ranked[0].score
+    return bool(ranked) and (margin <= 0 or (len(ranked) > 1 and ranked[1].score >= margin * ranked[0].score))
 
 
-def _has_read(heard: Iterable[Sequence[ToolResult]]) -> bool:
-    return any(isinstance(r.call, ToolCall) and r.call.name == "read" for turn in heard for r in turn)
+def _has_read(observations: Sequence[Observation]) -> bool:
+    results = [result for turn in observations for result in turn.results]
+    return any(isinstance(result.call, ToolCall) and result.call.name == "read" for result in results)

@@ -249,7 +249,7 @@ def with_trl(material: Material, folder: Path, sampling: Sampling) -> Pace:
             issue = material.issues[i]
             work = material.sandbox.run_turn(issue.repo, issue.base_commit, message.calls)
             observation = render(tools.run_until_complete(work), config.tools, key=issue.instance_id, note="")
-            contexts[i] = [*contexts[i], *ids, *chat.observation_ids(observation, closed)]
+            contexts[i] = [*contexts[i], *ids, *chat.observation_ids(observation.segments, closed)]
             if len(contexts[i]) < config.model.context - sampling.max_tokens:
                 going_on.append(i)
         alive = going_on

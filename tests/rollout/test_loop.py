@@ -10,6 +10,7 @@ import pytest
 from codegrep.engines.engine import Generation, GenerationRequest, Sampling
 from codegrep.engines.openai_engine import Reply
 from codegrep.errors import InfrastructureError, TokenMismatchError
+from codegrep.protocol.calls import FileMatches, MalformedCall, ToolCall, ToolResult, ToolStatus
 from codegrep.protocol.chat import ChatFormat
 from codegrep.rollout.loop import RolloutLoop
 from codegrep.rollout.policy import ChatPolicy, turn_seed
@@ -61,6 +62,31 @@ def test_answer_after_exploration() -> None:
     for turn, request in zip(rollout.turns, engine.requests, strict=True):
         assert list(request.prompt_ids) == rollout.prompt_ids + rollout.completion_ids[: turn.start]
     assert rollout.logprobs[0] == -1.0 and len(rollout.logprobs) == len(rollout.completion_ids)
+
+
+def test_the_record_holds_the_files_and_lines_that_were_shown() -> None:
+    class Matching(MemorySandbox):
+        def _one(self, number: int, call: ToolCall | MalformedCall) -> ToolResult:
+            assert isinstance(call, ToolCall)
+            if call.name == "read":
+                return ToolResult(number, call, ToolStatus.OK, READ, (FileMatches("a.py", 40, 1, "x"),))
+            files = tuple(FileMatches(path, 1, 1, "x") for path in ("a.py", "b.py", "gold.py"))
+            return ToolResult(number, call, ToolStatus.OK, "a.py:1:x\nb.py:1:x", files)
+
+    READ = "[a.py, lines 1-40 of 40]\n" + "\n".join(f"{n}\tx = {n}" for n in range(1, 41))
+    capped = replace(TOOLS, max_observation_chars=400)
+    for tools, lines in ((TOOLS, list(range(1, 41))), (capped, None)):
+        loop = RolloutLoop(
+            SayingEngine(CHAT, [GREP + GREP.replace("grep", "read"), ANSWER].__getitem__),
+            Matching(),
+            CHAT,
+            AGENT,
+            tools,
+            context=4000,
+        )
+        search, read = roll(loop).turns[0].calls
+        assert (search.paths, search.lines, read.paths) == (["a.py", "b.py"], [], ["a.py"])
+        assert read.lines == lines if lines else 1 < len(read.lines) < 40
 
 
 def test_answer_turn_follows_the_last_exploration_turn_and_says_so() -> None:
