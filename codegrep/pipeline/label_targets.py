@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from codegrep.issues import Issue
+from codegrep.issues.issue import sample_id
 from codegrep.labels.candidates import RELEVANT
 from codegrep.labels.gold import Gold
 from codegrep.labels.shards import Shard
@@ -110,7 +111,6 @@ def labelled(issues: Sequence[Issue], path: Path, *, keep_unlabelled: bool) -> t
         found = targets.get(issue.instance_id, [])
         if not found and keep_unlabelled:
             made.append(issue)
-        for number, files in enumerate(found):
-            identity = issue.instance_id if number == 0 else f"{issue.instance_id}@{number + 1}"
-            made.append(replace(issue, instance_id=identity, gold_files=tuple(files)))
+        for number, files in enumerate(found, start=1):
+            made.append(replace(issue, instance_id=sample_id(issue.instance_id, number), gold_files=tuple(files)))
     return tuple(made)
