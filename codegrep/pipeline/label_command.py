@@ -9,17 +9,37 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from codegrep.errors import DataError
+from codegrep.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from codegrep.config import Config
 
 # Columns of a sheet that figures are made of.
 _NEEDED = ("drawn", "verdict", "human")
 _YES, _NO = frozenset({"relevant", "yes", "y", "1", "true"}), frozenset({"not_relevant", "no", "n", "0", "false"})
 
 
+# Keys that options of `label` set too.
+_OPTIONS = {"labels.instances": "instances", "outputs": "outputs", "labels.tokenizer": "tokenizer"}
+
+
 def label(argv: list[str]) -> int:
     """Mine target files from trajectories, judge, weight, join the gold patches; write samples and a data card."""
+    config = configuration(argv)
+    from codegrep.pipeline.run import run_experiment  # heavy
+
+    run_experiment(config)
+    return 0
+
+
+def configuration(argv: list[str]) -> Config:
+    """What the command line asks for.
+
+    Raises:
+        ConfigError: a word cannot be honoured.
+    """
     parser = argparse.ArgumentParser(
         prog="python -m codegrep label",
         description="Mine target files from agent trajectories (CATM): samples as Parquet, and a data card. An "
@@ -28,8 +48,8 @@ def label(argv: list[str]) -> int:
         "judge.params.model=NAME labels.with_thought=true (see conf/labels and conf/judge).",
     )
     parser.add_argument("trajectories", nargs="+", help="files or folders: Parquet, JSONL, JSON, .traj; then overrides")
-    parser.add_argument("--instances", action="append", default=[], help="SWE-bench-like file with the gold patches")
-    parser.add_argument("--outputs", default="outputs", help="everything is written under this folder")
+    parser.add_argument("--instances", action="append", help="SWE-bench-like file with the gold patches")
+    parser.add_argument("--outputs", help="everything is written under this folder (default: outputs)")
     parser.add_argument("--tokenizer", help="words, or a folder with tokenizer.json; default: the policy model's")
     given, rest = parser.parse_known_args(argv)
     words = [*given.trajectories, *rest]
@@ -40,28 +60,30 @@ def label(argv: list[str]) -> int:
         parser.error(f"unknown option {unknown[0]}")
     if not trajectories:
         parser.error("name at least one file or folder of trajectories")
-    if not given.instances:
-        parser.error("give --instances, a file with instance_id, base_commit and patch")
 
-    from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
-    from codegrep.compose import CONF, load
+    from codegrep.compose import compose_overrides, load
 
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        cfg = compose("config", overrides=["labels=catm", "labels.trajectories=[]", "name=label", *overrides])
+    cfg = compose_overrides(["labels=catm", "labels.trajectories=[]", "name=label", *overrides])
+    named = {word.partition("=")[0].lstrip("+") for word in overrides}
+    if "labels.trajectories" in named:
+        raise ConfigError("labels.trajectories is set beside files that the command names", "Name all files, no key")
+    if "stages" in named:
+        raise ConfigError("stages is set, but this command runs the stage label alone", "See docs/labels.md for more")
     OmegaConf.set_struct(cfg, False)
-    cfg.labels.trajectories = trajectories
-    cfg.labels.instances = given.instances
-    cfg.outputs = given.outputs
-    cfg.stages = ["label"]
-    if given.tokenizer:
-        cfg.labels.tokenizer = given.tokenizer
-    config = load(cfg)
-    from codegrep.pipeline.run import run_experiment  # heavy
-
-    run_experiment(config)
-    return 0
+    cfg.labels.trajectories, cfg.stages = trajectories, ["label"]
+    for key, option in _OPTIONS.items():
+        value = getattr(given, option)
+        if value is not None and key in named:
+            raise ConfigError(f"{key} is set beside --{option}", "Give one of them")
+        if value is not None:
+            OmegaConf.update(cfg, key, value)
+    if not cfg.labels.enabled:
+        raise ConfigError("labels.enabled is false, so there is nothing to mine", "Leave it out")
+    if not cfg.labels.instances:
+        raise ConfigError("no gold patches are named", "Give --instances, a file with instance_id, base_commit, patch")
+    return load(cfg)
 
 
 def audit(argv: list[str]) -> int:
