@@ -45,12 +45,13 @@ def make_targets(
     min_tokens: int,
     min_weight: float,
     weights_over: str,
+    count_empty: bool,
     granularity: str,
 ) -> Targets:
     """Read all shards' candidates twice: for β and μ, then for the samples, which are written to `out`."""
     kept = [shard for shard in shards if files.read(shard) is not None]  # not those in quarantine
     histogram = merged(_lengths(files.candidates(shard), weights_over, min_tokens) for shard in kept)
-    made = Targets(weighting(histogram), histogram, Filters())
+    made = Targets(weighting(histogram, with_empty=count_empty), histogram, Filters())
 
     def by_trajectory() -> Iterator[dict[str, Any]]:
         seen: set[str] = set()
