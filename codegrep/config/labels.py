@@ -27,6 +27,7 @@ class LabelsConfig:
         tokenizer: for l(f): None is the policy's, "words" needs no model, or a folder with tokenizer.json.
         min_tokens: shortest post-reasoning (30). min_weight: smallest weight (0.15).
         weights_over: candidates that β and μ are taken from: "mined" (all), or "judged" (long enough and relevant).
+        count_empty: candidates without any text count in β and μ, with length 0; False as in LRAT's code.
         granularity: "trajectory" (one sample each) or "issue" (union over its attempts).
         exclude_repositories: never mined, besides the repositories that are held out for evaluation.
         keep_unlabelled: training issues without a sample keep the gold of their patch; False leaves them out.
@@ -56,6 +57,7 @@ class LabelsConfig:
     min_tokens: int
     min_weight: float
     weights_over: str
+    count_empty: bool
     granularity: str
     exclude_repositories: list[str]
     keep_unlabelled: bool

@@ -2,7 +2,7 @@
 
 from codegrep.endpoint.answer_cache import AnswerCache
 from codegrep.endpoint.client import PATIENCE, Answer, ChatClient, Endpoint, Prompt, Read
-from codegrep.endpoint.prompting import code_of, content_key, fenced, object_with, shortened, visible, without_thoughts
+from codegrep.endpoint.prompting import code_of, content_key, fenced, object_with, shortened, visible
 from codegrep.endpoint.usage import Usage
 
 __all__ = [
@@ -20,5 +20,4 @@ __all__ = [
     "object_with",
     "shortened",
     "visible",
-    "without_thoughts",
 ]

@@ -142,10 +142,12 @@ class ChatClient:
     Args:
         endpoint: where and how.
         cache: answers that were had before, and where new ones are kept; None keeps none.
+        reading: version of how answers are read, part of the key that they are kept under; 0 is none.
     """
 
-    def __init__(self, endpoint: Endpoint, cache: AnswerCache | None = None) -> None:
+    def __init__(self, endpoint: Endpoint, cache: AnswerCache | None = None, reading: int = 0) -> None:
         self._endpoint, self._cache = endpoint, cache
+        self._identity = [*endpoint.identity(), *([reading] if reading else [])]
         self._in_a_row = 0  # questions without an answer since the last answer
         self.usage = Usage()
 
@@ -199,7 +201,7 @@ class ChatClient:
         return made
 
     def _key(self, prompt: Prompt) -> str:
-        return content_key(self._endpoint.identity(), prompt.text, prompt.vote)
+        return content_key(self._identity, prompt.text, prompt.vote)
 
     def _kept(self, prompt: Prompt) -> Answer | None:
         if self._cache is None or (kept := self._cache.get(self._key(prompt))) is None:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 import unicodedata
 from collections.abc import Iterator
 from typing import Any
 
-_THINKING = re.compile(r"<think>.*?(?:</think>|\Z)", re.DOTALL | re.IGNORECASE)
+from codegrep.text import without_thoughts
+
 _KEPT_CONTROLS = frozenset("\n\t")
 # Format characters, controls, surrogates and private use: invisible, or turning text around.
 _INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co"})
@@ -32,11 +32,6 @@ def shortened(text: str, limit: int) -> str:
 def visible(text: str) -> str:
     """`text` without characters that a reader does not see; line ends and tabs stay."""
     return "".join(c for c in text if c in _KEPT_CONTROLS or unicodedata.category(c) not in _INVISIBLE)
-
-
-def without_thoughts(text: str) -> str:
-    """An answer without what stands in <think>, also where that was cut off."""
-    return _THINKING.sub("", text)
 
 
 def code_of(*parts: str) -> str:

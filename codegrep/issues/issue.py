@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -71,3 +73,19 @@ class Issue:
     source: str = ""
     created_at: str = ""
     gold_entities: tuple[Entity, ...] | None = None
+
+
+_SAMPLE = re.compile(r"@[1-9]\d*\Z")
+
+
+def sample_id(instance_id: str, number: int) -> str:
+    """Id of an issue's sample with targets of its own, from 1: "id", "id@2", …"""
+    return instance_id if number == 1 else f"{instance_id}@{number}"
+
+
+def issue_of(issues: Mapping[str, Issue], instance_id: str) -> Issue | None:
+    """The issue of an id, which may be that of one of its samples; None where it is not known.
+
+    Of a sample, everything but `gold_files` is that of its issue.
+    """
+    return issues.get(instance_id) or issues.get(_SAMPLE.sub("", instance_id))

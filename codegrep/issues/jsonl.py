@@ -19,7 +19,16 @@ def write_issues(path: Path, issues: Sequence[Issue]) -> None:
 
 def read_issues(path: Path) -> list[Issue]:
     """Inverse of write_issues."""
-    return [issue_from_json(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    return [issue_from_json(line) for _, line in json_lines(path)]
+
+
+def json_lines(path: Path) -> list[tuple[int, str]]:
+    """Numbered lines of a JSONL file that are not blank; an editor may have put a byte-order mark before them.
+
+    Only a line feed ends a line: str.splitlines would also cut at U+2028 and the like inside of JSON text.
+    """
+    lines = path.read_text(encoding="utf-8-sig").split("\n")
+    return [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
 def issue_from_json(text: str) -> Issue:

@@ -139,6 +139,16 @@ class _Reader:
         index = self._at + offset
         return self._lines[index].rstrip("\r") if index < len(self._lines) else ""
 
+    def _at_next_file(self) -> bool:
+        """Whether the header of one file with its hunk stands here, so that a hunk's counts are too large.
+
+        Lines of content, removed and added, would have to begin with `-- ` and `++ ` and one name.
+        """
+        if not self._at_plain_header() or _HUNK.match(self._header_line(2)) is None:
+            return False
+        names = strip_prefixes(unquote(self._header_line()[4:]), unquote(self._header_line(1)[4:]))
+        return names.old == names.new or None in names
+
     def _at_plain_header(self) -> bool:
         return self._header_line().startswith("--- ") and self._header_line(1).startswith("+++ ")
 
@@ -211,7 +221,7 @@ class _Reader:
             line = self._lines[self._at]
             kind = line[:1].rstrip("\r")
             last_line = self._at == len(self._lines) - 1
-            if kind not in {"", " ", "+", "-", "\\"} or (kind == "" and last_line):
+            if kind not in {"", " ", "+", "-", "\\"} or (kind == "" and last_line) or self._at_next_file():
                 break  # a shorter hunk than announced
             self._at += 1
             if kind == "\\":

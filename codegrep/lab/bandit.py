@@ -15,7 +15,7 @@ is the exact policy gradient, the advantages held fixed, as in GRPO. Masked outc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -47,11 +47,11 @@ TRACES = (
 
 @dataclass(frozen=True)
 class Schedule:
-    """How the policy is trained. learning_rate: of plain gradient ascent on θ."""
+    """How the policy is trained. learning_rate: of plain gradient ascent on θ. kl: None takes the design's own."""
 
     steps: int = 1000
     learning_rate: float = 0.5
-    kl: float = 0.02
+    kl: float | None = None
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Run:
         curves: TRACES -> (steps + 1,) expectation under the policy, before the first step and after each.
         policy: (arms,) at the end, in the order of `behaviours`.
         favourite: the likeliest behaviour at the end.
+        schedule: with the coefficient of KL that was used.
     """
 
     design: str
@@ -107,6 +108,7 @@ def train_all(
 def train(design: Design, schedule: Schedule | None = None, model: Assumptions | None = None) -> Run:
     """Train one design. Deterministic: there is nothing to sample."""
     plan, arms = schedule or Schedule(), behaviours()
+    kl = design.kl if plan.kl is None else plan.kl
     world = _enumerate(design, arms, model or Assumptions())
     start = initial_policy(arms)
     theta = np.log(start)
@@ -116,9 +118,10 @@ def train(design: Design, schedule: Schedule | None = None, model: Assumptions |
         for name, value in _expectations(world, policy, start).items():
             curves[name].append(value)
         if step < plan.steps:
-            theta = theta + plan.learning_rate * gradient(world, policy, start, design, plan.kl)
+            theta = theta + plan.learning_rate * gradient(world, policy, start, design, kl)
     favourite = arms[int(policy.argmax())]
-    return Run(design.name, {name: np.array(curve) for name, curve in curves.items()}, policy, favourite, plan)
+    shown = {name: np.array(curve) for name, curve in curves.items()}
+    return Run(design.name, shown, policy, favourite, replace(plan, kl=kl))
 
 
 def initial_policy(arms: Sequence[Behaviour]) -> Floats:

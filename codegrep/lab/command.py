@@ -113,7 +113,7 @@ def simulate(argv: list[str]) -> int:
     parser = _parser("simulate", "Train a small softmax policy over scripted behaviours: a prediction of each design.")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--learning-rate", type=float, default=0.5)
-    parser.add_argument("--kl", type=float, default=0.02, help="coefficient of KL to the initial policy (default 0.02)")
+    parser.add_argument("--kl", type=float, help="coefficient of KL to the initial policy; default: each design's own")
     parser.add_argument("--json", type=Path, help="write the curves as JSON")
     parser.add_argument("--html", type=Path, help="write the curves as one HTML file")
     arguments = parser.parse_args(argv)

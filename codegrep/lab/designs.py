@@ -31,10 +31,10 @@ SHIPPED = (
     "v3",
     "swe_grep",
     "colgrep",
-    "colgrep_f2: reward=colgrep_f2 advantage=dr_grpo",
-    "colgrep_entities: reward=colgrep_entities advantage=dr_grpo",
+    "colgrep_f2: reward=colgrep_f2 advantage=dr_grpo loss=colgrep",
+    "colgrep_entities: reward=colgrep_entities advantage=dr_grpo loss=colgrep",
     "codescout",
-    "tiered: reward=tiered advantage=none reward.params.judge=score",
+    "tiered: reward=tiered advantage=none reward.params.judge=score loss=signal_reshaping",
 )
 
 
@@ -45,6 +45,7 @@ class Design:
     Attributes:
         name: of the experiment, or as given.
         reward, factor, baseline, scale, rules: as in conf/reward, conf/advantage and conf/governance.
+        kl: coefficient of KL against the initial policy, as in conf/loss.
         summary: the configuration in one line.
     """
 
@@ -55,6 +56,7 @@ class Design:
     scale: Scale = "group"
     rules: Rules = field(default_factory=Rules)
     summary: str = ""
+    kl: float = 0.0
 
     @property
     def needs(self) -> frozenset[Need]:
@@ -125,6 +127,7 @@ def _load(spec: str, config_dir: Path | None) -> Design:
         reward = FunctionConfig(**_plain(config.reward))
         advantage = AdvantageConfig(**_plain(config.advantage))
         governance = GovernanceConfig(**_plain(config.governance))
+        kl = float(config.train.grpo.kl)
     except (HydraException, OmegaConfBaseException, ValueError, TypeError) as error:
         raise explain(error) from None
     if advantage.baseline not in ("mean", "loo") or advantage.scale not in ("group", "batch", "none"):
@@ -139,6 +142,7 @@ def _load(spec: str, config_dir: Path | None) -> Design:
         cast(Scale, advantage.scale),
         load_governance(governance),
         f"reward {reward.name}, advantage {advantage.name}{baseline}{scale}, governance {governance.name}",
+        kl,
     )
 
 

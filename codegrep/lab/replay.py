@@ -10,7 +10,7 @@ from typing import Any
 
 from codegrep.errors import DataError
 from codegrep.issues.issue import Issue
-from codegrep.issues.jsonl import issue_from_json
+from codegrep.issues.jsonl import issue_from_json, json_lines
 from codegrep.lab.designs import Design
 from codegrep.lab.measures import Agreement, DesignMeasures, agreements, measure, properties
 from codegrep.lab.rescored import Rescored, rescore
@@ -102,7 +102,7 @@ def read_issues(path: Path) -> dict[str, Issue]:
     """
     file = path / "issues.jsonl" if path.is_dir() else path
     try:
-        issues = [issue_from_json(line) for line in file.read_text(encoding="utf-8").splitlines() if line]
+        issues = [issue_from_json(line) for _, line in json_lines(file)]
     except OSError as failure:
         raise DataError(f"{file} cannot be read: {failure.strerror}", "Give the artifact of prepare") from failure
     except (ValueError, KeyError, TypeError) as failure:
@@ -130,10 +130,8 @@ def read_verdicts(path: Path) -> dict[str, bool]:
     """
     verdicts: dict[str, bool] = {}
     try:
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-            row = json.loads(line) if line.strip() else None
-            if row is None:
-                continue
+        for number, line in json_lines(path):
+            row = json.loads(line)
             if not isinstance(row, dict) or not isinstance(row.get("verdict"), bool) or "rollout_id" not in row:
                 raise DataError(f"{path}, line {number}: no verdict", 'A line is {"rollout_id": "…", "verdict": true}')
             verdicts[str(row["rollout_id"])] = row["verdict"]

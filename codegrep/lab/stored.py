@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from codegrep.errors import DataError
-from codegrep.issues.issue import Issue
+from codegrep.issues.issue import Issue, issue_of
 from codegrep.protocol.answer import Answer
 from codegrep.protocol.parse import parse_message
 from codegrep.rewards.governance import Conduct
@@ -186,7 +186,7 @@ def _rows(
     for index in range(table.num_rows):
         first, last = calls.turn_ends[index], calls.turn_ends[index + 1]
         instance_id, rollout_id = plain["instance_id"][index], plain["rollout_id"][index]
-        issue, answer = issues.get(instance_id), answers[index]
+        issue, answer = issue_of(issues, instance_id), answers[index]
         files = tuple(plain["gold_files"][index])
         gold = gold_sets.setdefault(files, frozenset(files))
         tokens = tuple(calls.tokens[first:last])

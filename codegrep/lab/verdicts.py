@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from codegrep.errors import DataError
-from codegrep.issues.issue import Issue
+from codegrep.issues.issue import Issue, issue_of
 from codegrep.lab.designs import Design
 from codegrep.rewards.answer_judge import AnswerQuestion
 from codegrep.rewards.governance import EXIT_CAUSES, govern
@@ -95,7 +95,8 @@ def answers_of(folder: Path) -> Path | None:
 def _question(
     rollout: Rollout, issues: Mapping[str, Issue], designs: Sequence[Design], asked: Asked
 ) -> AnswerQuestion | None:
-    issue = issues.get(rollout.instance_id) or Issue(rollout.instance_id, rollout.repo, rollout.base_commit, "")
+    known = issue_of(issues, rollout.instance_id)
+    issue = known or Issue(rollout.instance_id, rollout.repo, rollout.base_commit, "")
     outcome = outcome_for(rollout, issue)
     if rollout.exit_cause not in EXIT_CAUSES:  # of a version that this one does not know
         return None
@@ -104,7 +105,7 @@ def _question(
         govern(conduct, design.rules).scored_as == "own" and matters(outcome, design.reward) for design in designs
     ):
         return None
-    if rollout.instance_id not in issues:
+    if known is None:
         asked.unknown_issues += 1
         return None
     return question_of(outcome, rollout, issue)

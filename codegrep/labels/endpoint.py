@@ -8,7 +8,7 @@ from typing import Any
 
 from codegrep.endpoint import Answer, AnswerCache, ChatClient, Endpoint, Prompt
 from codegrep.errors import ConfigError
-from codegrep.labels.judging import PromptedJudge, Question, Verdict, majority, parse_answer, prompt
+from codegrep.labels.judging import READING, PromptedJudge, Question, Verdict, majority, parse_answer, prompt
 
 
 class EndpointJudge(PromptedJudge):
@@ -28,7 +28,7 @@ class EndpointJudge(PromptedJudge):
         if votes < 1:
             raise ConfigError(f"judge.params.votes is {votes}", "LRAT uses 1")
         endpoint = Endpoint.from_params(settings, "judge")
-        self._client = ChatClient(endpoint, AnswerCache(Path(cache)) if cache else None)
+        self._client = ChatClient(endpoint, AnswerCache(Path(cache)) if cache else None, READING)
         self._votes = votes
         super().__init__(f"llm:{endpoint.model}", self._client.usage)
 

@@ -22,7 +22,7 @@ from codegrep.labels.trajectory import SCHEMA, Trajectory, to_arrow
 ENDINGS = (".parquet", ".jsonl", ".jsonl.gz", ".ndjson", ".json", ".json.gz", ".traj")
 _GROUP_BYTES = 64 * 2**20  # text of a row group
 #: Raised when the same file would be converted differently.
-_VERSION = 1
+_VERSION = 2
 
 
 def trajectory_files(paths: Sequence[str]) -> list[Path]:

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from codegrep.endpoint import Usage, shortened, without_thoughts
+from codegrep.endpoint import Usage, shortened
 from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
+from codegrep.text import plain, without_thoughts
 
 # The wording is ours: neither paper prints its prompt. A change of it changes every cache key.
 _PROMPT = """\
@@ -31,8 +32,10 @@ Notes written after opening it:
 Answer with one word, RELEVANT or NOT_RELEVANT."""
 
 
-#: Names the wording; part of what decides a set of labels.
-PROMPT_VERSION = hashlib.sha256(_PROMPT.encode()).hexdigest()[:12]
+#: Raised when the same answer would be read as another label; part of the key of kept answers, which hold the label.
+READING = 2
+#: Names the wording and the reading; part of what decides a set of labels.
+PROMPT_VERSION = hashlib.sha256(f"{_PROMPT}\n{READING}".encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -123,23 +126,44 @@ def prompt(question: Question, max_task_chars: int = 6000, max_evidence_chars: i
 
 _NEGATIVE = re.compile(r"\b(?:NOT[\s_-]*RELEVANT|IRRELEVANT)\b")
 _POSITIVE = re.compile(r"\bRELEVANT\b")
+# What is said in one breath: a doubt in it is about the word in it.
+_CLAUSES = re.compile(
+    r"[.,;:!()\[\]{}\n\u2014]+|(?<=\?)|\s-+\s"
+    r"|\b(?:SO|HENCE|THUS|THEREFORE|BECAUSE|SINCE|BUT|THOUGH|ALTHOUGH|WHILE|WHEREAS)\b"
+)
+_DOUBT = re.compile(
+    r"\b(?:NOT|CANNOT|NEVER|NO|NOR|NEITHER|HARDLY|MAYBE|PERHAPS|IF|WHETHER|UNLESS|MIGHT|MAY|COULD|WOULD|UNSURE|UNCLEAR"
+    r"|UNCERTAIN)\b|N'T\b|\?"
+)
 
 
 def parse_answer(text: str) -> tuple[str, bool] | None:
     """(label, ambiguous) of a model's answer; None where it holds no answer at all and has to be asked again.
 
-    The first of the two words decides, as in LRAT's code. An answer that names neither is RELEVANT (CodeGrep's rule; in
-    LRAT's code it is not).
+    One of the two words that stands alone in its clause decides, else the first clause that says one without doubt (the
+    first word decides in LRAT's code). What names neither, both, or one in doubt is RELEVANT (CodeGrep's rule).
     """
-    shown = without_thoughts(text).strip().upper()
+    shown = plain(without_thoughts(text)).strip().upper()
     if not shown:
         return None
-    negative = _NEGATIVE.search(shown)
-    rest = _NEGATIVE.sub(lambda match: " " * len(match[0]), shown)
-    positive = _POSITIVE.search(rest)
-    if negative and (positive is None or negative.start() < positive.start()):
-        return NOT_RELEVANT, False
-    return RELEVANT, positive is None
+    clauses = [verdict for clause in _CLAUSES.split(shown) if (verdict := _clause(clause))]
+    alone = {label for label, is_alone in clauses if is_alone}
+    if len(alone) > 1:
+        return RELEVANT, True
+    label = alone.pop() if alone else next((label for label, _ in clauses if label), "")
+    return label or RELEVANT, not label
+
+
+def _clause(text: str) -> tuple[str, bool] | None:
+    """(label, whether the clause says nothing else) of a clause; "" in doubt, None where it names neither word."""
+    rest = _NEGATIVE.sub(" ", text)
+    negative, positive = rest != text, _POSITIVE.search(rest) is not None
+    if not negative and not positive:
+        return None
+    if (negative and positive) or _DOUBT.search(rest):
+        return "", False
+    others = re.sub(r"[\W_]+", "", _POSITIVE.sub(" ", rest))
+    return (NOT_RELEVANT if negative else RELEVANT), not others
 
 
 def majority(labels: Sequence[str]) -> str:

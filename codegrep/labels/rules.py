@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from codegrep.endpoint import Usage
 from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
 from codegrep.labels.judging import Question, Verdict
+from codegrep.text import plain
 
 # What is rejected must be the file: "the failure is unrelated" says nothing of it.
 _FILE = (
@@ -45,6 +46,8 @@ _DOUBT = re.compile(r"\b(?:maybe|perhaps|if|might|could|whether|not sure|unless|
 _SENTENCE = re.compile(r"[.!?](?:\s|$)|\n\n")
 _RULES = {name: re.compile(phrase, re.IGNORECASE) for name, phrase in _PHRASES.items()}
 _ANY = re.compile("|".join(f"(?:{phrase})" for phrase in _PHRASES.values()), re.IGNORECASE)
+# Emphasis, and line ends inside a paragraph: phrases are written with single spaces.
+_EMPHASIS, _WRAP = re.compile(r"\*+"), re.compile(r"(?<!\n)[ \t]*\n[ \t]*(?!\s)|[ \t]{2,}")
 # A cheap test that every phrase passes: most texts hold none of these.
 _HINT = re.compile(r"n't|not\b|wrong|nothing|\bno\b|irrelevant|unrelated|off[- ]topic", re.IGNORECASE)
 
@@ -74,7 +77,8 @@ class RulesJudge:
     @property
     def version(self) -> str:
         """See Judge."""
-        return hashlib.sha256(repr([_PHRASES, self._AGREES.pattern, _DOUBT.pattern]).encode()).hexdigest()[:12]
+        parts = [_PHRASES, self._AGREES.pattern, _DOUBT.pattern, _EMPHASIS.pattern, _WRAP.pattern]
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
     @property
     def usage(self) -> Usage:
@@ -87,6 +91,7 @@ class RulesJudge:
         return [self._one(question.evidence) for question in questions]
 
     def _one(self, text: str) -> Verdict:
+        text = _WRAP.sub(" ", _EMPHASIS.sub("", plain(text)))
         if not _HINT.search(text) or not (found := _ANY.search(text)):
             return Verdict(RELEVANT, "no clear rejection", (1, 0))
         if _DOUBT.search(_sentence(text, found.start(), found.end())):

@@ -42,16 +42,20 @@ class Weighting:
 
 
 def raw_weight(tokens: float, beta: float) -> float:
-    """w̃ = 1 − exp(−ln2 · l / β)."""
+    """w̃ = 1 − exp(−ln2 · l / β); with β = 0 its limit, 1 for any text."""
+    if beta <= 0:
+        return float(tokens > 0)
     return -math.expm1(-math.log(2) * tokens / beta)
 
 
-def weighting(histogram: Mapping[int, int]) -> Weighting:
+def weighting(histogram: Mapping[int, int], *, with_empty: bool = False) -> Weighting:
     """β and μ from counts by length.
 
-    Lengths of 0 are left out of both, as in LRAT's code: a missing text says nothing of how long texts are.
+    Args:
+        with_empty: lengths of 0 are in both, as CodeGrep writes (3.4: over all mined candidates); else they are left
+            out, as in LRAT's code: a missing text says nothing of how long texts are.
     """
-    lengths = sorted((length, count) for length, count in histogram.items() if length > 0 and count > 0)
+    lengths = sorted((n, count) for n, count in histogram.items() if (n > 0 or with_empty) and count > 0)
     total = sum(count for _, count in lengths)
     if not total:
         return Weighting(beta=1.0, mean=1.0, candidates=0)

@@ -98,6 +98,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         min_tokens=config.labels.min_tokens,
         min_weight=config.labels.min_weight,
         weights_over=config.labels.weights_over,
+        count_empty=config.labels.count_empty,
         granularity=config.labels.granularity,
     )
     if not targets.samples:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from pyarrow import parquet
 
 from codegrep.issues import Issue
+from codegrep.issues.issue import sample_id
 from codegrep.labels.candidates import RELEVANT
 from codegrep.labels.gold import Gold
 from codegrep.labels.shards import Shard
@@ -44,12 +45,13 @@ def make_targets(
     min_tokens: int,
     min_weight: float,
     weights_over: str,
+    count_empty: bool,
     granularity: str,
 ) -> Targets:
     """Read all shards' candidates twice: for β and μ, then for the samples, which are written to `out`."""
     kept = [shard for shard in shards if files.read(shard) is not None]  # not those in quarantine
     histogram = merged(_lengths(files.candidates(shard), weights_over, min_tokens) for shard in kept)
-    made = Targets(weighting(histogram), histogram, Filters())
+    made = Targets(weighting(histogram, with_empty=count_empty), histogram, Filters())
 
     def by_trajectory() -> Iterator[dict[str, Any]]:
         seen: set[str] = set()
@@ -110,7 +112,6 @@ def labelled(issues: Sequence[Issue], path: Path, *, keep_unlabelled: bool) -> t
         found = targets.get(issue.instance_id, [])
         if not found and keep_unlabelled:
             made.append(issue)
-        for number, files in enumerate(found):
-            identity = issue.instance_id if number == 0 else f"{issue.instance_id}@{number + 1}"
-            made.append(replace(issue, instance_id=identity, gold_files=tuple(files)))
+        for number, files in enumerate(found, start=1):
+            made.append(replace(issue, instance_id=sample_id(issue.instance_id, number), gold_files=tuple(files)))
     return tuple(made)

@@ -4,8 +4,8 @@ The form is Hermes/Qwen's: `<tool_call>\n{"name": ..., "arguments": {...}}\n</to
 is silent:
 
 - The JSON is read first and the closing marker looked for after it, so markers inside a JSON string are just text.
-- Text inside `<think>...</think>` is skipped: a call that was only thought about does not count. An unclosed think
-  runs to the end; a `</think>` without its beginning (the prompt may have opened it) discards everything before it.
+- Text inside `<think>...</think>` is skipped: a call that was only thought about does not count
+  (`codegrep.text.without_thoughts`). Inside a whole block the marks are text.
 - `arguments` may be a JSON string that holds an object (OpenAI's form). Anything else that is no object is malformed.
 - Keys beside name and arguments make a call malformed, since dropping them would be silent.
 - A call or answer that is not closed is malformed, even where its JSON is complete.
@@ -24,11 +24,11 @@ from typing import Any
 
 from codegrep.protocol.answer import Answer, read_answer
 from codegrep.protocol.calls import MalformedCall, ToolCall
+from codegrep.text import without_thoughts
 
 MAX_RAW = 500
 MAX_DEPTH = 32
-_MARKER = re.compile(r"<think>|</think>|<tool_call>|<answer>")
-_OPENING = re.compile(r"<tool_call>|<answer>")
+_OPENING = re.compile(r"<(tool_call|answer)>")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -58,14 +58,11 @@ def parse_message(text: str, worktree: str = "") -> AssistantMessage:
     answer: Answer | None = None
     answer_error = ""
     position = 0
-    while (marker := _MARKER.search(text, position)) is not None:
+    if "think>" in text.lower():
+        text = without_thoughts(text, _whole_blocks(text))
+    while (marker := _OPENING.search(text, position)) is not None:
         position = marker.end()
-        if marker.group() == "<think>":
-            closed = text.find("</think>", position)
-            position = len(text) if closed < 0 else closed + len("</think>")
-        elif marker.group() == "</think>":
-            calls, answer, answer_error = [], None, ""
-        elif marker.group() == "<tool_call>":
+        if marker.group() == "<tool_call>":
             block = _read_block(text, position, "tool_call")
             calls.append(
                 _read_call(block.value, block.raw) if block.error == "" else MalformedCall(block.raw, block.error)
@@ -80,6 +77,19 @@ def parse_message(text: str, worktree: str = "") -> AssistantMessage:
                 answer_error = read
             position = block.end
     return AssistantMessage(tuple(calls), answer, "" if answer is not None else answer_error)
+
+
+def _whole_blocks(text: str) -> list[tuple[int, int]]:
+    """(start, end) of the blocks that are closed behind their JSON."""
+    blocks: list[tuple[int, int]] = []
+    position = 0
+    while (marker := _OPENING.search(text, position)) is not None:
+        block = _read_block(text, marker.end(), marker[1])
+        whole = not block.error
+        if whole:
+            blocks.append((marker.start(), block.end))
+        position = block.end if whole else marker.end()
+    return blocks
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegrep.endpoint import code_of, fenced, object_with, shortened, visible, without_thoughts
+from codegrep.endpoint import code_of, fenced, object_with, shortened, visible
 
 
 def test_a_cut_is_in_the_middle_and_shown() -> None:
@@ -18,11 +18,6 @@ def test_a_cut_is_in_the_middle_and_shown() -> None:
 
 def test_invisible_characters_go() -> None:
     assert visible("a\u202eb\u200bc\x00d\U000e0041e\n\tf") == "abcde\n\tf"
-
-
-def test_thoughts_are_no_answer_also_where_they_were_cut_off() -> None:
-    assert without_thoughts("<think>no</think>yes") == "yes"
-    assert without_thoughts("yes<THINK>no") == "yes"
 
 
 @given(st.lists(st.text(), min_size=1, max_size=4), st.integers(0, 3), st.text(min_size=1))
@@ -45,6 +40,7 @@ def test_marks_cannot_be_closed_from_inside_without_the_code() -> None:
         ('noise {"code": "x", "v": 9} {"code": "c", "v": {"deep": [2]}} noise', {"deep": [2]}),
         ('{"code": "c", "v": 1} and again {"code": "c", "v": 1}', 1),
         ('{broken {"code": "c", "v": 3}', 3),
+        ('I first thought of {"code": "c", "v": 1}\n</think>\n{"code": "c", "v": 2}', 2),
     ],
 )
 def test_the_object_with_the_code(text: str, value: object) -> None:

@@ -56,6 +56,20 @@ def test_hunk_content_that_looks_like_headers() -> None:
     assert patch.old_ranges == (LineRange("f.py", 2, 3),)
 
 
+@pytest.mark.parametrize("head", ["--- a/b.py\n+++ b/b.py\n", "diff --git a/b.py b/b.py\n--- a/b.py\n+++ b/b.py\n"])
+@pytest.mark.parametrize("counts", ["1,9 +1,9", "1,4 +1,4", "1,3 +1,9", "1,9 +1,3"])
+def test_a_hunk_that_announces_too_much_ends_at_the_next_file(head: str, counts: str) -> None:
+    text = f"--- a/a.py\n+++ b/a.py\n@@ -{counts} @@\n x\n-y\n+Y\n z\n{head}@@ -1 +1 @@\n-u\n+U\n"
+    assert parse_patch(text).old_ranges == (LineRange("a.py", 2, 2), LineRange("b.py", 1, 1))
+    created = text.replace("--- a/b.py", "--- /dev/null").replace("@@ -1 +1 @@\n-u\n", "@@ -0,0 +1 @@\n")
+    assert parse_patch(created).added_files == ("b.py",)
+
+
+def test_comments_that_look_like_a_header_stay_content() -> None:
+    text = diff("@@ -3 +3 @@\n--- one comment\n+++ another\n@@ -9 +9 @@\n-a\n+b\n")
+    assert parse_patch(text).old_ranges == (LineRange("f.py", 3, 3), LineRange("f.py", 9, 9))
+
+
 def test_no_newline_markers() -> None:
     text = diff("@@ -1,2 +1,2 @@\n a\n-b\n\\ No newline at end of file\n+c\n\\ No newline at end of file\n")
     assert ranges(text + "diff --git a/g.py b/g.py\n--- a/g.py\n+++ b/g.py\n@@ -3 +3 @@\n-x\n+y\n") == [(2, 2), (3, 3)]

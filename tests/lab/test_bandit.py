@@ -88,6 +88,17 @@ def test_a_strong_kl_keeps_the_policy(runs: dict[str, Run]) -> None:
     assert held.curves["kl"][-1] < 0.1 < runs["v3"].curves["kl"][-1]
 
 
+def test_each_design_is_held_by_its_own_kl(runs: dict[str, Run]) -> None:
+    # conf/loss: CodeGrep 0.02, 2605.07276 (tiered) 0.01; colgrep, CodeScout (gspo) and SWE-grep have none.
+    own = {"v1": 0.02, "v2": 0.02, "v3": 0.02, "tiered": 0.01}
+    assert {name: run.schedule.kl for name, run in runs.items()} == {name: own.get(name, 0.0) for name in runs}
+    without = train(load_designs(["codescout"])[0], Schedule(kl=0.0))
+    assert (without.policy == runs["codescout"].policy).all()
+    (free,) = load_designs(["free: +experiment=v3 train.grpo.kl=0"])
+    held, loose = train(free, Schedule(steps=50, kl=0.5)), train(free, Schedule(steps=50))
+    assert loose.schedule.kl == 0.0 and held.curves["kl"][-1] < loose.curves["kl"][-1]
+
+
 def test_predictions(runs: dict[str, Run]) -> None:
     end = {name: {key: float(curve[-1]) for key, curve in run.curves.items()} for name, run in runs.items()}
     start = float(runs["v1"].curves["calls_per_turn"][0])

@@ -16,6 +16,8 @@ from scipy.stats import kendalltau
 
 from codegrep.commands import COMMANDS, run
 from codegrep.errors import ConfigError, DataError
+from codegrep.issues.issue import Issue
+from codegrep.issues.jsonl import write_issues
 from codegrep.lab.designs import SHIPPED, Design, load_designs
 from codegrep.lab.measures import agreements, measure, pairs_within, properties
 from codegrep.lab.replay import read_issues, read_verdicts, replay
@@ -272,3 +274,18 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     bad.write_text("{")
     with pytest.raises(DataError, match="no JSONL"):
         read_verdicts(bad)
+
+
+def test_files_that_an_editor_saved_are_read(tmp_path: Path) -> None:
+    # A byte-order mark, line ends of Windows, and text with U+2028, which ends no line of JSON.
+    verdicts = tmp_path / "verdicts.jsonl"
+    verdicts.write_bytes(b'\xef\xbb\xbf{"rollout_id": "a\xe2\x80\xa8b", "verdict": true}\r\n\r\n')
+    assert read_verdicts(verdicts) == {"a\u2028b": True}
+    write_issues(tmp_path / "issues.jsonl", [Issue("i", "o/n", "c", "line\u2028end\x85")])
+    text = (tmp_path / "issues.jsonl").read_text(encoding="utf-8")
+    text = json.dumps(json.loads(text), ensure_ascii=False)
+    (tmp_path / "issues.jsonl").write_bytes(f"\ufeff{text}\r\n\r\n".encode())
+    assert read_issues(tmp_path)["i"].problem_statement == "line\u2028end\x85"
+    verdicts.write_bytes('{"rollout_id": "ä", "verdict": true}'.encode("latin-1"))
+    with pytest.raises(DataError, match="no JSONL"):
+        read_verdicts(verdicts)

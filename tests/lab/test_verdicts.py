@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,17 +14,20 @@ import pytest
 
 from codegrep.commands import COMMANDS, run
 from codegrep.config import VerdictConfig
+from codegrep.endpoint import Usage
 from codegrep.errors import ConfigError
 from codegrep.issues.issue import Issue
 from codegrep.issues.jsonl import write_issues
 from codegrep.lab.designs import Design, load_judge
 from codegrep.lab.replay import replay
 from codegrep.lab.stored import rollout_folders
-from codegrep.lab.verdicts import OpenJudge, answers_of
+from codegrep.lab.verdicts import OpenJudge, answers_of, ask
 from codegrep.rewards.advantage import none
+from codegrep.rewards.answer_judge import AnswerQuestion, Opinion
 from codegrep.rewards.designs import tiered, v3
 from codegrep.rewards.signals import load_verdicts
-from codegrep.rollout.store import read_rollouts
+from codegrep.rewards.verdicts import Verdicts
+from codegrep.rollout.store import read_rollouts, write_rollouts
 from tests.chat_server import Answer, said
 from tests.lab.made import write_run
 
@@ -129,3 +134,32 @@ def test_where_a_run_keeps_its_judges_answers(tmp_path: Path) -> None:
 def test_a_mistake_is_one_line(words: str, said_: str) -> None:
     with pytest.raises(ConfigError, match=said_):
         load_judge(words)
+
+
+def test_samples_of_an_issue_are_asked_about_with_its_statement(outputs: Path, tmp_path: Path) -> None:
+    (folder,) = rollout_folders([outputs])
+    issues = {f"issue-{n}": Issue(f"issue-{n}", "o/n", "c", f"about issue-{n}") for n in range(4)}
+    asked: list[list[AnswerQuestion]] = []
+    for suffix in ("", "@2"):
+        place = tmp_path / f"samples{suffix}"
+        rollouts = [replace(r, instance_id=r.instance_id + suffix) for r in read_rollouts(folder)]
+        place.mkdir()
+        write_rollouts(place, rollouts)
+        judge = Listening()
+        found = ask([place], [JUDGED], lambda _, judge=judge: Verdicts(judge), issues, {})  # type: ignore[misc]
+        assert found.unknown_issues == 0 and found.rollouts > 0
+        asked.append(judge.questions)
+    assert asked[0] == asked[1] and all(question.statement.startswith("about issue-") for question in asked[1])
+
+
+class Listening:
+    """Keeps what it is asked, and agrees."""
+
+    version, usage = "1", Usage()
+
+    def __init__(self) -> None:
+        self.questions: list[AnswerQuestion] = []
+
+    def judge(self, questions: Sequence[AnswerQuestion]) -> list[Opinion]:
+        self.questions += questions
+        return [Opinion(True)] * len(questions)

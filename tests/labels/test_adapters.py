@@ -149,6 +149,81 @@ def test_calls_of_one_response_are_one_message() -> None:
     assert [m.content[:5] for m in made.messages if m.role == "tool"] == ["Here'", "ERROR"]
 
 
+BOOKKEEPING = [
+    {"source": "agent", "action": "condensation", "args": {"summary": "so far", "forgotten_event_ids": [1]}},
+    {"source": "agent", "observation": "condense", "content": "condensed", "cause": 9},
+    {"source": "environment", "action": "change_agent_state", "args": {"agent_state": "running", "thought": ""}},
+    {"source": "environment", "observation": "agent_state_changed", "content": "", "cause": 9},
+    {"source": "environment", "action": "null", "args": {}},
+    {"source": "agent", "observation": "null", "content": "", "cause": 9},
+    {"source": "user", "action": "recall", "args": {"query": "the issue"}},
+    {"source": "environment", "observation": "recall", "content": "repository info", "cause": 9},
+    {"source": "agent", "action": "of_a_later_version", "args": {}},
+]
+
+
+@pytest.mark.parametrize("event", BOOKKEEPING)
+def test_bookkeeping_of_v0_is_no_message(event: dict[str, Any]) -> None:
+    plain = convert(V0, "x")
+    for place in range(1, len(V0["history"]) + 1):
+        history = [*V0["history"][:place], event, *V0["history"][place:]]
+        assert convert({**V0, "history": history}, "x").messages == plain.messages
+
+
+def response(identity: str, *views: str, said: str = "") -> list[dict[str, Any]]:
+    """Events of one response of a model: its calls, then their results."""
+    calls = [
+        {"id": f"c-{path}", "function": {"name": "str_replace_editor", "arguments": json.dumps({**VIEW, "path": path})}}
+        for path in views
+    ]
+    model = {"id": identity, "choices": [{"message": {"content": said, "tool_calls": calls}}]}
+    about = [{"function_name": "x", "tool_call_id": call["id"], "model_response": model} for call in calls]
+    return [
+        *({"source": "agent", "action": "read", "args": {}, "tool_call_metadata": one} for one in about),
+        *({"observation": "read", "content": CAT, "cause": 1, "tool_call_metadata": one} for one in about),
+    ]
+
+
+def test_response_ids_of_v0_need_not_be_unique() -> None:
+    a, b, c = (f"{ROOT}/{name}.py" for name in "abc")
+    opening = V0["history"][0]
+    # Two calls of one response are one message; another response under the same id is another, an equal one too.
+    events = [*response("r", a, b, said="two"), *response("r", c, said="one"), *response("r", c, said="one")]
+    made = convert({**V0, "history": [opening, *events]}, "x")
+    assert [(m.content, len(m.calls)) for m in made.messages if m.role == "assistant"] == [
+        *[("two", 2), ("one", 1), ("one", 1)]
+    ]
+    found = mine(to_arrow([made]).column("trajectory").combine_chunks(), RULES)
+    texts = [("a.py", "one"), ("b.py", "one"), ("c.py", "one"), ("c.py", "")]
+    assert [(r.path, r.text) for r in found.reads] == texts
+
+
+# The text form of SWE-agent in nebius/SWE-agent-trajectories: commands are in the text, under other keys.
+TEXT_FORM = {
+    "instance_id": "o__n-1",
+    "model_name": "swe-agent-llama-70b",
+    "target": True,
+    "trajectory": [
+        {"role": "system", "system_prompt": "SETTING", "text": None, "mask": False},
+        {"role": "user", "system_prompt": None, "text": "the issue", "mask": False},
+        {"role": "ai", "system_prompt": None, "text": "DISCUSSION\nlook\n```\nopen a.py\n```", "mask": True},
+        {"role": "user", "system_prompt": None, "text": "[File: /o__n/a.py]", "mask": False},
+    ],
+}
+
+
+@pytest.mark.parametrize("form", ["auto", "nebius"])
+def test_messages_whose_text_is_under_another_key_are_refused_and_not_emptied(form: str) -> None:
+    with pytest.raises(AdapterError, match="mask, role, system_prompt, text"):
+        convert(TEXT_FORM, "x", form)
+
+
+@pytest.mark.parametrize("key", ["trajectory", "messages"])
+def test_chats_with_text_under_another_key_are_refused(key: str) -> None:
+    with pytest.raises(AdapterError, match="role, text"):
+        convert({"instance_id": "o__n-1", key: [{"role": "assistant", "text": "look"}]}, "x")
+
+
 @pytest.mark.parametrize(
     "row", [{}, {"trajectory": []}, {"history": "x"}, {"instance_id": "a", "messages": [{"role": 1}]}]
 )

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
+from codegrep.endpoint import AnswerCache, Endpoint, content_key
 from codegrep.errors import ConfigError
 from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
 from codegrep.labels.endpoint import EndpointJudge
-from codegrep.labels.judging import Question
+from codegrep.labels.judging import Question, prompt
 from tests.chat_server import Answer, Server, said
 
 QUESTIONS = [Question(f"src/f{n}.py", f"notes {n}", "the task") for n in range(6)]
@@ -107,6 +108,18 @@ def test_answers_are_paid_for_once(serve: Any, tmp_path: Path) -> None:
     other = judge_of(server, cache=str(tmp_path), temperature=0.7)
     other.judge(QUESTIONS[:1])
     assert other.usage.cached == 0
+
+
+def test_labels_that_another_reading_kept_are_not_used(serve: Any, tmp_path: Path) -> None:
+    server = serve(lambda number, body: said("I cannot say it is NOT_RELEVANT, so RELEVANT"))
+    judge = judge_of(server, cache=str(tmp_path))
+    question = QUESTIONS[0]
+    identity = Endpoint(server.url, "m").identity()
+    kept = {"label": NOT_RELEVANT, "ambiguous": False, "text": ""}
+    AnswerCache(tmp_path).put(content_key(identity, prompt(question)), kept)
+    assert [v.label for v in judge.judge([question])] == [RELEVANT]
+    assert [v.label for v in judge.judge([question])] == [RELEVANT]
+    assert judge.usage.requests == 1
 
 
 def test_votes(serve: Any) -> None:

@@ -32,6 +32,22 @@ def test_missing_text_is_left_out_and_weighs_nothing() -> None:
     assert weighting({}).beta == 1.0  # LRAT's default
 
 
+def test_over_all_candidates_missing_text_counts_as_no_token() -> None:
+    # CodeGrep 3.4: β is the median over all candidates. Lengths 0, 0, 10, 20, 40: β = 10, not 20; raw weights
+    # 0, 0, 1/2, 3/4, 15/16, mean 2.1875 / 5 = 0.4375.
+    found = weighting({0: 2, 10: 1, 20: 1, 40: 1}, with_empty=True)
+    assert (found.beta, found.mean, found.candidates) == (10, pytest.approx(0.4375), 5)
+    assert found.weight(10) == pytest.approx(0.5 / 0.4375) and found.weight(0) == 0
+    assert weighting({10: 1, 20: 1, 40: 1}, with_empty=True) == weighting({10: 1, 20: 1, 40: 1})
+
+
+def test_most_texts_missing_leave_a_median_of_nothing() -> None:
+    # β = 0: any text weighs fully before normalising, 1 / (1/4) after it.
+    found = weighting({0: 3, 8: 1}, with_empty=True)
+    assert (found.beta, found.mean) == (0, 0.25)
+    assert found.weight(8) == 4 and found.weight(0) == 0 and found.shortest(0.15) == 0
+
+
 def test_when_the_weight_filter_can_bite() -> None:
     # SPEC 1.3: with a mean of 0.5 the filter needs 0.1125 beta, so beta above 267 for 30 tokens.
     found = weighting({267: 1})

@@ -92,6 +92,23 @@ def test_thought_is_skipped() -> None:
     assert parse_message(f"{GREP}</think>{GREP}").calls == (ToolCall("grep", {"pattern": "x"}),)
 
 
+@pytest.mark.parametrize(
+    "thought",
+    [
+        "a <tool_call> may help",
+        "<tool_call>{broken",
+        '<tool_call>{"name": "grep"}',
+        "<answer> comes later",
+        "<answer>{",
+    ],
+)
+def test_what_a_thought_leaves_open_does_not_reach_beyond_its_end(thought: str) -> None:
+    # The beginning of the thought stood in the prompt.
+    for said in (GREP, '<answer>{"files": ["a.py"]}</answer>', "nothing"):
+        assert parse_message(f"{thought}\n</think>\n\n{said}") == parse_message(said)
+        assert parse_message(f"<think>{thought}\n</think>\n\n{said}") == parse_message(said)
+
+
 def test_last_readable_answer_counts() -> None:
     bodies = ('{"files":["a.py"]}', '{"files":["./b.py","b.py"]}', '{"files":"c"}')
     message = parse_message(" ".join(f"<answer>{body}</answer>" for body in bodies))

@@ -12,6 +12,12 @@ from collections.abc import Iterator
 from codegrep.labels.adapters.parts import AdapterError, Row, calls_of, id_of, outcome, text_of
 from codegrep.labels.trajectory import Call, Message, Trajectory
 
+#: Kinds of actions and observations that nobody says or does: the program's own state, and what it condenses.
+_BOOKKEEPING = frozenset(
+    "null start pause resume stop recall change_agent_state agent_state_changed condensation condensation_request"
+    " condense loop_recovery loop_detection server_ready".split()
+)
+
 
 def fits(row: Row) -> bool:
     """Whether the row has a history of V0 events."""
@@ -44,25 +50,35 @@ def _events(history: list[object]) -> Iterator[Row]:
 
 
 def _messages(events: Iterator[Row]) -> Iterator[Message]:
-    responses: set[str] = set()
+    calls: dict[tuple[str, Message], set[str]] = {}  # of each response so far
     for event in events:
         about = event.get("tool_call_metadata")
         metadata = about if isinstance(about, dict) else {}
+        call_id = text_of(metadata.get("tool_call_id"))
+        if not metadata and text_of(event.get("observation", event.get("action"))) in _BOOKKEEPING:
+            continue
         if "observation" in event:
             if metadata or event.get("source") == "agent" or event.get("cause") is not None:
-                call_id = text_of(metadata.get("tool_call_id")) or f"event_{event.get('cause')}"
-                yield Message("tool", _observed(event), call_id=call_id, name=text_of(metadata.get("function_name")))
+                answers = call_id or f"event_{event.get('cause')}"
+                yield Message("tool", _observed(event), call_id=answers, name=text_of(metadata.get("function_name")))
         elif event.get("source") == "user":
             yield Message("user", text_of(_args(event).get("content")) or text_of(event.get("message")))
         elif event.get("action") == "system":
             yield Message("system", text_of(_args(event).get("content")))
         elif "action" in event:
-            response = metadata.get("model_response")
-            key = id_of(response, "id") if isinstance(response, dict) else ""
-            if key and key in responses:
-                continue  # a further call of the same response
-            responses.add(key)
-            yield _response(response) or _rebuilt(event)
+            message = _response(metadata.get("model_response"))
+            if message is None:
+                rebuilt = _rebuilt(event)
+                if rebuilt.content or rebuilt.calls:
+                    yield rebuilt
+                continue
+            # Providers may give one id to many responses, or none, so the content tells them apart.
+            key = id_of(metadata["model_response"], "id"), message
+            if call_id and key in calls and call_id not in calls[key]:
+                calls[key].add(call_id)  # a further call of the same response
+                continue
+            calls[key] = {call_id}
+            yield message
 
 
 def _response(response: object) -> Message | None:

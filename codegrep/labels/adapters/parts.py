@@ -71,7 +71,11 @@ def outcome(row: Row) -> bool | None:
 
 
 def messages_of(items: object) -> tuple[Message, ...]:
-    """Chat messages; what is no message is left out."""
+    """Chat messages; what is no message is left out.
+
+    Raises:
+        AdapterError: there is no list, or nothing that the agent or a tool says stands where it should.
+    """
     if not isinstance(items, list | tuple):
         raise AdapterError(f"messages must be a list, got {type(items).__name__}")
     found = []
@@ -87,6 +91,10 @@ def messages_of(items: object) -> tuple[Message, ...]:
                     text_of(item.get("name")),
                 )
             )
+    acted = [message for message in found if message.role in ("assistant", "tool")]
+    if acted and not any(message.content or message.calls for message in acted):
+        keys = {str(key) for item in items if isinstance(item, dict) for key in item}
+        raise AdapterError(f"no message has content or tool_calls; their keys: {', '.join(sorted(keys)[:12])}")
     return tuple(found)
 
 
