@@ -131,7 +131,7 @@ def test_leaks_stop_the_run(changes: dict[str, str], what: str) -> None:
 
 def test_other_leaks() -> None:
     one = issue("own/r1", 0)
-    with pytest.raises(DataError, match="are in both"):
+    with pytest.raises(DataError, match="same instance id"):
         check_leaks(Split((one.instance_id,), (one.instance_id,)), [one])
     with pytest.raises(DataError, match="not loaded"):
         check_leaks(Split((one.instance_id,), ("gone",)), [one])
