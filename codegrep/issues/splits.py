@@ -155,13 +155,17 @@ def make_split(
     open_issues = sorted((issue for issue in issues if issue.instance_id not in material), key=_instance_id)
     if not open_issues:
         raise DataError("no issue can be held out: all sources are use=train", "Give one source use: split")
+    absent = {
+        "held_out_absent": _absent({issue.repo for issue in open_issues}, "held_out", config.held_out),
+        "validation_absent": _absent(sides, "validation", config.validation),
+    }
+    if not names_roles(config):
+        _refuse_kept(sides, roles)
     if config.by == "repository":
         held_units, record = _held_repositories(open_issues, sides, config)
         unit_of: Callable[[Issue], str] = _repository
     else:
         held_units, record, unit_of = _held_instances(open_issues, config)
-    if not names_roles(config):
-        _refuse_kept(sides, roles)
     train: list[Issue] = []
     validation: list[Issue] = []
     held: list[Issue] = []
@@ -182,6 +186,7 @@ def make_split(
     cut_train = draw(train, config.max_train, config.seed)
     cut_held = draw(held, config.max_held_out, config.seed)
     record |= {
+        **absent,
         "by": config.by,
         "seed": config.seed,
         "train_repositories": _by_repository(cut_train),
@@ -206,9 +211,10 @@ def _refuse_kept(sides: Mapping[str, str | None], roles: Mapping[str, Role]) -> 
     for repo in sorted(repo for repo, side in sides.items() if side is None):
         role = roles[repo]
         fork = "" if repo.lower() == role.origin.lower() else f"shares its first commits with {role.origin}, which "
+        measured = role.name in EVALUATION
         raise DataError(
-            f"{repo} {fork}is {role.name} in {FILE}, so nothing is trained on it or chosen by it",
-            f"Leave it out, set data.split.held_out=[{'held_out_1' if role.name == VALIDATION else role.name}], or "
+            f"{repo} {fork}is {role.name} in {FILE}: nothing is trained on it{' or chosen by it' * measured}",
+            f"Leave it out, set data.split.{'held_out' if measured else 'validation'}=[{role.name}], or "
             "data.split.enforce_roles=false for work that stands beside no result of this project",
         )
 
@@ -230,28 +236,31 @@ def _ids(issues: Iterable[Issue]) -> tuple[str, ...]:
     return tuple(sorted(map(_instance_id, issues)))
 
 
+def _absent(repos: Iterable[str], key: str, names: Sequence[str]) -> list[str]:
+    """Repositories that are named and have no issues; a misspelt name would quietly send one to training."""
+    labels = {repo.lower(): repo for repo in repos}
+    named = {name.lower(): name for name in names if "/" in name}
+    absent = [named[name] for name in sorted(set(named) - set(labels))]
+    for name in absent:
+        close = get_close_matches(name.lower(), sorted(set(labels) - set(named)), n=1, cutoff=0.85)
+        if close:
+            raise DataError(f"data.split.{key} names {name}, which has no issues", f"Is {labels[close[0]]} meant?")
+    return absent
+
+
 def _held_repositories(
     issues: Sequence[Issue], sides: Mapping[str, str | None], config: SplitConfig
 ) -> tuple[set[str], dict[str, Any]]:
     labels = {_repository(issue): issue.repo for issue in issues}
     if config.held_out:
         held = {name for name, repo in labels.items() if sides[repo] == "held_out"}
-        named = {name.lower(): name for name in config.held_out if "/" in name}
-        absent = [named[name] for name in sorted(set(named) - set(labels))]
-        for name in absent:
-            # A misspelt name would quietly send its repository to the training side.
-            close = get_close_matches(name.lower(), sorted(set(labels) - held), n=1, cutoff=0.85)
-            if close:
-                raise DataError(
-                    f"data.split.held_out names {name}, which has no issues", f"Is {labels[close[0]]} meant?"
-                )
         if not held:
             shown = ", ".join(sorted(labels.values())[:20])
             raise DataError(
                 f"no issue belongs to the held-out repositories {', '.join(sorted(config.held_out))}",
                 f"Set data.split.held_out to [] for a drawn share, or to some of {shown}",
             )
-        return held, {"held_out_by": "name", "held_out_absent": absent}
+        return held, {"held_out_by": "name"}
     drawable = {name for name, repo in labels.items() if sides[repo] == TRAIN}
     if len(drawable) < 2:
         raise DataError(

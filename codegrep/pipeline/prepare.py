@@ -102,7 +102,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         reasons_text = "; ".join(f"{n} {reason}" for reason, n in dropped.most_common(5)) or "the sources are empty"
         first = f"; first: {broken[0]['reason']}" if broken else ""
         raise DataError(f"no usable issue is left ({reasons_text}{first})", "Check data.sources in the configuration")
-    roles = _roles(repositories, sorted({issue.repo for issue in kept}), stop)
+    roles = _roles(context, repositories, sorted({issue.repo for issue in kept}), stop)
     split = make_split(kept, config.data.split, loaded.train_only, roles, loaded.removed_by_role)
     check_leaks(split, kept)
     for role, counts in split.record["removed_by_role"].items():
@@ -233,11 +233,15 @@ def _usable(
     return [_with_entities(clone, issue) for issue in kept] if entities else kept, reasons, failures
 
 
-def _roles(repositories: Repositories, repos: Sequence[str], stop: threading.Event) -> dict[str, Role]:
+def _roles(
+    context: Context, repositories: Repositories, repos: Sequence[str], stop: threading.Event
+) -> dict[str, Role]:
     """Roles by name and by first commits, of the repositories that have one; their clones are here."""
     with _threads(2, stop) as pool:
-        roots = pool.map(lambda repo: repositories.roots(repositories.open(repo)), repos)
-        found = {repo: known_roles().of(repo, first) for repo, first in zip(repos, roots, strict=True)}
+        roots = dict(zip(repos, pool.map(lambda repo: repositories.roots(repositories.open(repo)), repos), strict=True))
+    if shallow := [repo for repo in repos if not roots[repo]]:
+        context.say(f"  shallow clones, of which nobody can tell whose forks they are: {', '.join(shallow[:5])}")
+    found = {repo: known_roles().of(repo, roots[repo]) for repo in repos}
     return {repo: role for repo, role in found.items() if role is not None}
 
 

@@ -61,6 +61,8 @@ def test_a_misspelt_name_stops() -> None:
     issues = [*some(), issue("pytest-dev/pytest", 1)]
     with pytest.raises(DataError, match=r"Is pytest-dev/pytest meant"):
         make_split(issues, SplitConfig(held_out=["own/r1", "pytest-dev/pytests"]))
+    with pytest.raises(DataError, match=r"validation names own/stores, .*Is own/store meant"):
+        make_split([*some(), issue("own/store", 1)], SplitConfig(held_out=["own/r1"], validation=["own/stores"]))
 
 
 def test_training_material_stays_training_material() -> None:
