@@ -5,22 +5,19 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from codegrep.config import BASELINES, MODELS, PROMPTS, RAIL_ACTIONS, STAGES, Config
+from codegrep.config.folder import CONF
 from codegrep.errors import ConfigError
+from codegrep.issues.splits import check_split
 from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rewards.needs import needs
 from codegrep.rewards.signals import load_governance, load_process, load_verdicts
 from codegrep.tracking.registry import check_name
-
-_PACKAGE = Path(__file__).resolve().parent
-# An installed wheel carries a copy inside the package; in a checkout conf/ stands beside it.
-CONF = _PACKAGE / "conf" if (_PACKAGE / "conf").is_dir() else _PACKAGE.parent / "conf"
 
 _GRPO_CHOICES = {
     "loss_type": ("grpo", "dapo", "bnpo", "dr_grpo"),
@@ -119,8 +116,7 @@ def check(config: Config) -> None:
         "the stage label has nothing to do",
         "Add labels=catm and labels.trajectories=[…]",
     )
-    need(config.data.split.by in ("repository", "instance"), "data.split.by is wrong", "Use repository or instance")
-    need(0 < config.data.split.held_out_share < 1, "data.split.held_out_share is out of range", "Use a share in (0, 1)")
+    check_split(config.data.split)
     need(bool(config.data.sources), "data.sources is empty", "Name at least one source")
     need(config.model.dtype in ("bfloat16", "float32"), "model.dtype is wrong", "Use bfloat16 or float32")
     need(config.tools.observation in ("results", "table"), "tools.observation is wrong", "Use results or table")
@@ -202,7 +198,7 @@ def check(config: Config) -> None:
     )
     most = config.data.split.max_held_out
     need(
-        not ladder.every or not most or ladder.issues < most,
+        not ladder.every or not most or bool(config.data.split.validation) or ladder.issues < most,
         f"train.ladder.issues={ladder.issues} takes all {most} held-out issues (data.split.max_held_out)",
         "Use about half of them, so that some are left to report on",
     )

@@ -14,7 +14,8 @@ class SourceConfig:
         kind: dotted name of the source's class.
         args: its keyword arguments, checked by the class.
         use: "split" takes part in the split, "train" is training material only (its repositories may not be held out).
-        limit: at most so many issues, drawn from the seed; 0 means all.
+        limit: at most so many issues, drawn from the seed; 0 means all. Issues of a source with use=train that choose
+            checkpoints do not count.
     """
 
     kind: str
@@ -29,7 +30,11 @@ class SplitConfig:
 
     Attributes:
         by: "repository", or "instance" for one-repository data.
-        held_out: repositories that are held out by name; empty means a share drawn from the seed.
+        held_out: what is held out: repositories (owner/name), or roles of conf/roles.yaml; empty means a share drawn
+            from the seed.
+        validation: repositories or roles whose issues choose checkpoints; they are neither trained nor reported on.
+        enforce_roles: never train on or choose by a repository that conf/roles.yaml keeps for something else. False is
+            for work that stands beside no result of this project.
         held_out_share: share of the units (repositories or instances) held out when none is named.
         seed: own seed, so that training seeds share one split.
         max_train, max_held_out: cut after the split, drawn from the seed; 0 means all.
@@ -37,6 +42,8 @@ class SplitConfig:
 
     by: str = "repository"
     held_out: list[str] = field(default_factory=list)
+    validation: list[str] = field(default_factory=list)
+    enforce_roles: bool = True
     held_out_share: float = 0.25
     seed: int = 0
     max_train: int = 0

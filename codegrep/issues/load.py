@@ -11,10 +11,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from codegrep.config import DataConfig, SourceConfig
+from codegrep.config import DataConfig, SourceConfig, SplitConfig
 from codegrep.errors import CodegrepError, ConfigError, DataError
+from codegrep.issues.issue import Issue
+from codegrep.issues.roles import kept_out
 from codegrep.issues.source import IssueSource, LoadResult
-from codegrep.issues.splits import draw
+from codegrep.issues.splits import draw, names_roles, roles_by_name, side_of
 
 
 @dataclass
@@ -25,17 +27,20 @@ class LoadedIssues(LoadResult):
         counts: issues kept, by source name of conf/data.
         skipped_by_source: reasons, by source name; `skipped` is their sum.
         train_only: instance ids of the sources with use=train.
+        removed_by_role: issues of those sources that their repository's role has kept out, by repository.
     """
 
     counts: dict[str, int] = field(default_factory=dict)
     skipped_by_source: dict[str, Counter[str]] = field(default_factory=dict)
     train_only: frozenset[str] = frozenset()
+    removed_by_role: Counter[str] = field(default_factory=Counter)
 
 
 def load_issues(config: DataConfig) -> LoadedIssues:
     """Loads every source of `config`, in the order of their names' appearance.
 
-    A source with use=train loses its issues of repositories that are held out by name, before `limit` is applied.
+    A source with use=train loses its issues of repositories that are held out or, in a split by roles, have no side
+    in it, before `limit` is applied. Issues that choose checkpoints do not count for `limit`.
 
     Raises:
         ConfigError: a source's kind, arguments, use or limit is wrong.
@@ -43,7 +48,6 @@ def load_issues(config: DataConfig) -> LoadedIssues:
     """
     if not config.sources:
         raise ConfigError("data.sources is empty", "Name at least one source")
-    held_out = {name.lower() for name in config.split.held_out} if config.split.by == "repository" else set()
     sources = {name: build_source(name, source) for name, source in config.sources.items()}
     merged = LoadedIssues()
     seen: dict[str, str] = {}
@@ -54,14 +58,13 @@ def load_issues(config: DataConfig) -> LoadedIssues:
             loaded = source.load()
         except DataError as error:
             raise DataError(f"data.sources.{name}: {error.what}", error.fix) from error
-        issues = loaded.issues
+        issues, beside = loaded.issues, list[Issue]()
         if settings.use == "train":
-            issues = [issue for issue in issues if issue.repo.lower() not in held_out]
-            loaded.skipped["repository is held out"] += len(loaded.issues) - len(issues)
+            issues, beside = _material(loaded, config.split, merged.removed_by_role)
         kept = draw(issues, settings.limit, config.split.seed)
         loaded.skipped["over limit"] += len(issues) - len(kept)
         count = 0
-        for issue in kept:
+        for issue in (*kept, *beside):
             if issue.instance_id in seen:
                 loaded.skip(f"instance_id already in source {seen[issue.instance_id]}")
                 continue
@@ -77,6 +80,27 @@ def load_issues(config: DataConfig) -> LoadedIssues:
     if not merged.issues:
         raise DataError("no source gives any issue")
     return merged
+
+
+def _material(loaded: LoadResult, split: SplitConfig, removed: Counter[str]) -> tuple[list[Issue], list[Issue]]:
+    """The issues of a use=train source to train on, and those that choose checkpoints; the others are counted."""
+    repos = {issue.repo for issue in loaded.issues}
+    roles = roles_by_name(repos)
+    sides = {repo: side_of(repo, roles.get(repo), split) for repo in repos}
+    train: list[Issue] = []
+    validation: list[Issue] = []
+    for issue in loaded.issues:
+        side = sides[issue.repo]
+        if side == "held_out":
+            loaded.skip("repository is held out")
+        elif side == "validation":
+            validation.append(issue)
+        elif side is None and names_roles(split):
+            loaded.skip(kept_out(roles[issue.repo].name))
+            removed[issue.repo] += 1
+        else:  # where the split does not speak of roles, `make_split` refuses what has no side
+            train.append(issue)
+    return train, validation
 
 
 def _merge(merged: LoadedIssues, name: str, loaded: LoadResult, count: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from codegrep.config import SplitConfig
 from codegrep.errors import ConfigError, DataError
 from codegrep.issues.issue import Issue
+from codegrep.issues.roles import EVALUATION, FILE, ROLES, TRAIN, VALIDATION, Role, known_roles
 from codegrep.issues.statements import statement_hash
 
 
@@ -22,24 +23,29 @@ class Split:
 
     Attributes:
         train, held_out: instance ids, sorted.
-        record: how it was made: by, seed, repositories of each side, what was removed and why. JSON types only.
+        record: how it was made: by, seed, repositories of each side, roles, what was removed and why. JSON types only.
+        validation: ids of the issues that choose checkpoints.
     """
 
     train: tuple[str, ...]
     held_out: tuple[str, ...]
     record: dict[str, Any] = field(default_factory=dict)
+    validation: tuple[str, ...] = ()
 
     @property
     def fingerprint(self) -> str:
-        """Hash of the two sides and of how they were cut (not of the record): equal splits have equal fingerprints."""
-        sides = json.dumps([sorted(self.train), sorted(self.held_out), self.record.get("by", "")])
-        return hashlib.sha256(sides.encode()).hexdigest()
+        """Hash of the sides and of how they were cut (not of the record): equal splits have equal fingerprints."""
+        sides = [sorted(self.train), sorted(self.held_out), self.record.get("by", "")]
+        if self.validation:
+            sides.append(sorted(self.validation))
+        return hashlib.sha256(json.dumps(sides).encode()).hexdigest()
 
     def to_json(self) -> str:
         """The split as a JSON text with its fingerprint."""
         content = {
             "train": self.train,
             "held_out": self.held_out,
+            "validation": self.validation,
             "record": self.record,
             "fingerprint": self.fingerprint,
         }
@@ -54,7 +60,9 @@ class Split:
         """
         try:
             content = json.loads(text)
-            split = cls(tuple(content["train"]), tuple(content["held_out"]), dict(content["record"]))
+            sides = (tuple(content[side]) for side in ("train", "held_out", "validation"))
+            train, held_out, validation = sides
+            split = cls(train, held_out, dict(content["record"]), validation)
             written = content["fingerprint"]
         except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"the recorded split cannot be read: {error}", "Delete it to have it made again") from error
@@ -63,91 +71,208 @@ class Split:
         return split
 
 
-def make_split(issues: Sequence[Issue], config: SplitConfig, train_only: Collection[str] = ()) -> Split:
+def check_split(config: SplitConfig) -> None:
+    """Refuse a split that contradicts itself or conf/roles.yaml.
+
+    Raises:
+        ConfigError: one line with the key and the fix.
+    """
+    if config.by not in {"repository", "instance"}:
+        raise ConfigError(f"data.split.by is {config.by!r}", "Use 'repository' or 'instance'")
+    if not 0.0 < config.held_out_share < 1.0:
+        raise ConfigError(f"data.split.held_out_share is {config.held_out_share}", "It must lie between 0 and 1")
+    if config.by == "instance" and (config.held_out or config.validation):
+        raise ConfigError(
+            "data.split.held_out or validation names repositories, but data.split.by is instance", "Leave both empty"
+        )
+    for key, names in (("held_out", config.held_out), ("validation", config.validation)):
+        for name in names:
+            if "/" not in name and name not in ROLES:
+                raise ConfigError(f"data.split.{key} holds {name!r}", f"Name owner/name, or a role: {', '.join(ROLES)}")
+    if both := {name.lower() for name in config.held_out} & {name.lower() for name in config.validation}:
+        raise ConfigError(f"data.split.held_out and validation both name {min(both)}", "Leave it in one of them")
+    if config.enforce_roles:
+        for name in config.validation:
+            role = known_roles().of(name)
+            if name in EVALUATION or (role is not None and role.name in EVALUATION):
+                what = name if role is None else f"{name}, which is {role.name} in {FILE}"
+                raise ConfigError(
+                    f"data.split.validation names {what}: nothing is chosen by it",
+                    f"Use {VALIDATION}, or repositories of your own",
+                )
+
+
+def side_of(repo: str, role: Role | None, config: SplitConfig) -> str | None:
+    """The side that a repository's issues belong to: "train", "validation" or "held_out"; None where they have none.
+
+    A fork goes with its origin, also where the configuration names only that one. With a drawn share "train" means
+    that the repository can be drawn.
+    """
+    names = {repo.lower()} | ({role.origin.lower(), role.name} if role is not None else set())
+    kept_for = role.name if role is not None and config.enforce_roles else TRAIN
+    if names & {name.lower() for name in config.held_out}:
+        return "held_out"
+    if names & {name.lower() for name in config.validation}:
+        return VALIDATION if kept_for not in EVALUATION else None
+    return TRAIN if kept_for == TRAIN else None
+
+
+def names_roles(config: SplitConfig) -> bool:
+    """Whether the split speaks of roles: repositories that it gives no side are left out of it then, else refused."""
+    return any("/" not in name for name in (*config.held_out, *config.validation))
+
+
+def make_split(
+    issues: Sequence[Issue],
+    config: SplitConfig,
+    train_only: Collection[str] = (),
+    roles: Mapping[str, Role] | None = None,
+    left_out: Mapping[str, int] | None = None,
+) -> Split:
     """Splits by repository or by instance; the order of `issues` does not matter.
 
     By instance, issues that share a statement or a gold patch stay on one side. Repository labels are compared without
-    case, as GitHub does.
+    case, as GitHub does. What a repository's role keeps out of the split is left out and counted in the record.
 
     Args:
         issues: all issues, unique by instance_id.
         config: conf/data, `split`.
-        train_only: instance ids that may only be trained on. Those of held-out repositories are removed and counted.
+        train_only: instance ids that may only be trained on or choose checkpoints. Those of held-out repositories are
+            removed and counted.
+        roles: by label, of the repositories that have one; None looks them up by name.
+        left_out: issues by label that their role has kept out before, for the record.
 
     Raises:
         ConfigError: `config` contradicts itself.
-        DataError: there is nothing to hold out, or a held-out repository's name looks misspelt.
+        DataError: there is nothing to hold out, a held-out repository's name looks misspelt, or a repository with a
+            role would be trained on.
     """
-    if config.by not in {"repository", "instance"}:
-        raise ConfigError(f"data.split.by is {config.by!r}", "Use 'repository' or 'instance'")
-    if not 0.0 < config.held_out_share < 1.0 and not config.held_out:
-        raise ConfigError(f"data.split.held_out_share is {config.held_out_share}", "It must lie between 0 and 1")
+    check_split(config)
+    if roles is None:
+        roles = roles_by_name({issue.repo for issue in issues})
+    sides = {issue.repo: side_of(issue.repo, roles.get(issue.repo), config) for issue in issues}
     material = frozenset(train_only)
     open_issues = sorted((issue for issue in issues if issue.instance_id not in material), key=_instance_id)
     if not open_issues:
         raise DataError("no issue can be held out: all sources are use=train", "Give one source use: split")
+    absent = {
+        "held_out_absent": _absent({issue.repo for issue in open_issues}, "held_out", config.held_out),
+        "validation_absent": _absent(sides, "validation", config.validation),
+    }
+    if not names_roles(config):
+        _refuse_kept(sides, roles)
     if config.by == "repository":
-        held_units, record = _held_repositories(open_issues, config)
+        held_units, record = _held_repositories(open_issues, sides, config)
         unit_of: Callable[[Issue], str] = _repository
     else:
         held_units, record, unit_of = _held_instances(open_issues, config)
-    held = [issue for issue in open_issues if unit_of(issue) in held_units]
-    train = [issue for issue in open_issues if unit_of(issue) not in held_units]
+    train: list[Issue] = []
+    validation: list[Issue] = []
+    held: list[Issue] = []
     removed: Counter[str] = Counter()
-    for issue in issues:
-        if issue.instance_id not in material:
-            continue
-        if config.by == "repository" and _repository(issue) in held_units:
+    kept_out = Counter(left_out or {})
+    for issue in (*open_issues, *(issue for issue in issues if issue.instance_id in material)):
+        is_material = issue.instance_id in material
+        if sides[issue.repo] is None:
+            kept_out[issue.repo] += 1
+        elif sides[issue.repo] == VALIDATION:
+            validation.append(issue)
+        elif is_material and config.by == "repository" and _repository(issue) in held_units:
             removed[issue.repo] += 1
+        elif not is_material and unit_of(issue) in held_units:
+            held.append(issue)
         else:
             train.append(issue)
     cut_train = draw(train, config.max_train, config.seed)
     cut_held = draw(held, config.max_held_out, config.seed)
     record |= {
+        **absent,
         "by": config.by,
         "seed": config.seed,
-        "train_repositories": dict(sorted(Counter(issue.repo for issue in cut_train).items())),
-        "held_out_repositories": dict(sorted(Counter(issue.repo for issue in cut_held).items())),
+        "train_repositories": _by_repository(cut_train),
+        "validation_repositories": _by_repository(validation),
+        "held_out_repositories": _by_repository(cut_held),
         "removed_training_material": dict(sorted(removed.items())),
+        "removed_by_role": _by_role(kept_out, roles),
+        "roles": {repo: role.name for repo, role in sorted(roles.items())},
+        "forks": {repo: role.origin for repo, role in sorted(roles.items()) if repo.lower() != role.origin.lower()},
         "cut": {"train": len(train) - len(cut_train), "held_out": len(held) - len(cut_held)},
     }
-    return Split(tuple(sorted(map(_instance_id, cut_train))), tuple(sorted(map(_instance_id, cut_held))), record)
+    return Split(_ids(cut_train), _ids(cut_held), record, _ids(validation))
 
 
-def _held_repositories(issues: Sequence[Issue], config: SplitConfig) -> tuple[set[str], dict[str, Any]]:
+def roles_by_name(repos: Iterable[str]) -> dict[str, Role]:
+    """Roles of those labels that conf/roles.yaml names."""
+    return {repo: role for repo in repos if (role := known_roles().of(repo)) is not None}
+
+
+def _refuse_kept(sides: Mapping[str, str | None], roles: Mapping[str, Role]) -> None:
+    """A split that does not speak of roles was made by somebody who does not expect issues to be left out."""
+    for repo in sorted(repo for repo, side in sides.items() if side is None):
+        role = roles[repo]
+        fork = "" if repo.lower() == role.origin.lower() else f"shares its first commits with {role.origin}, which "
+        measured = role.name in EVALUATION
+        raise DataError(
+            f"{repo} {fork}is {role.name} in {FILE}: nothing is trained on it{' or chosen by it' * measured}",
+            f"Leave it out, set data.split.{'held_out' if measured else 'validation'}=[{role.name}], or "
+            "data.split.enforce_roles=false for work that stands beside no result of this project",
+        )
+
+
+def _by_role(counts: Mapping[str, int], roles: Mapping[str, Role]) -> dict[str, dict[str, int]]:
+    found: dict[str, dict[str, int]] = {}
+    for repo, count in sorted(counts.items()):
+        role = roles[repo] if repo in roles else known_roles().of(repo)
+        assert role is not None  # a repository is only kept out for its role
+        found.setdefault(role.name, {})[repo] = count
+    return found
+
+
+def _by_repository(issues: Iterable[Issue]) -> dict[str, int]:
+    return dict(sorted(Counter(issue.repo for issue in issues).items()))
+
+
+def _ids(issues: Iterable[Issue]) -> tuple[str, ...]:
+    return tuple(sorted(map(_instance_id, issues)))
+
+
+def _absent(repos: Iterable[str], key: str, names: Sequence[str]) -> list[str]:
+    """Repositories that are named and have no issues; a misspelt name would quietly send one to training."""
+    labels = {repo.lower(): repo for repo in repos}
+    named = {name.lower(): name for name in names if "/" in name}
+    absent = [named[name] for name in sorted(set(named) - set(labels))]
+    for name in absent:
+        close = get_close_matches(name.lower(), sorted(set(labels) - set(named)), n=1, cutoff=0.85)
+        if close:
+            raise DataError(f"data.split.{key} names {name}, which has no issues", f"Is {labels[close[0]]} meant?")
+    return absent
+
+
+def _held_repositories(
+    issues: Sequence[Issue], sides: Mapping[str, str | None], config: SplitConfig
+) -> tuple[set[str], dict[str, Any]]:
     labels = {_repository(issue): issue.repo for issue in issues}
     if config.held_out:
-        named = {name.lower(): name for name in config.held_out}
-        held = set(named) & set(labels)
-        absent = [named[name] for name in sorted(set(named) - set(labels))]
-        for name in absent:
-            # A misspelt name would quietly send its repository to the training side.
-            close = get_close_matches(name.lower(), sorted(set(labels) - held), n=1, cutoff=0.85)
-            if close:
-                raise DataError(
-                    f"data.split.held_out names {name}, which has no issues", f"Is {labels[close[0]]} meant?"
-                )
+        held = {name for name, repo in labels.items() if sides[repo] == "held_out"}
         if not held:
             shown = ", ".join(sorted(labels.values())[:20])
             raise DataError(
                 f"no issue belongs to the held-out repositories {', '.join(sorted(config.held_out))}",
                 f"Set data.split.held_out to [] for a drawn share, or to some of {shown}",
             )
-        return held, {"held_out_by": "name", "held_out_absent": absent}
-    if len(labels) < 2:
+        return held, {"held_out_by": "name"}
+    drawable = {name for name, repo in labels.items() if sides[repo] == TRAIN}
+    if len(drawable) < 2:
         raise DataError(
-            f"only one repository has issues ({next(iter(labels.values()))})", "Set data.split.by to instance"
+            f"a drawn share needs two repositories, and there is {' or '.join(sorted(drawable)) or 'none'}",
+            "Set data.split.by to instance, or name what is held out in data.split.held_out",
         )
-    return _drawn(labels, config), {"held_out_by": "share", "held_out_share": config.held_out_share}
+    return _drawn(drawable, config), {"held_out_by": "share", "held_out_share": config.held_out_share}
 
 
 def _held_instances(
     issues: Sequence[Issue], config: SplitConfig
 ) -> tuple[set[str], dict[str, Any], Callable[[Issue], str]]:
-    if config.held_out:
-        raise ConfigError(
-            "data.split.held_out names repositories, but data.split.by is instance", "Leave held_out empty"
-        )
     group = _groups_of_equals(issues)
     units = set(group.values())
     if len(units) < 2:
@@ -183,42 +308,41 @@ def _groups_of_equals(issues: Sequence[Issue]) -> dict[str, str]:
 
 
 def check_leaks(split: Split, issues: Iterable[Issue]) -> None:
-    """Compares both sides by everything that could carry an answer over.
+    """Compares the sides by everything that could carry an answer over.
 
     That is: ids, statements, gold patches and, when split by repository, repositories and base commits (forks and
     renamed repositories share commits).
 
     Raises:
-        DataError: something is on both sides; the line names what and where.
+        DataError: something is on two sides; the line names what and where.
     """
     by_id = {issue.instance_id: issue for issue in issues}
-    unknown = [name for name in (*split.train, *split.held_out) if name not in by_id]
+    sides = (("training", split.train), ("validation", split.validation), ("held out", split.held_out))
+    unknown = [name for _, names in sides for name in names if name not in by_id]
     if unknown:
         raise DataError(
             f"the split names {len(unknown)} issues that are not loaded, such as {unknown[0]}", "Make the split again"
         )
-    both = set(split.train) & set(split.held_out)
-    if both:
-        raise DataError(f"leak between splits: {len(both)} instance ids are in both, such as {min(both)}")
     keys: list[tuple[str, Callable[[Issue], str | None]]] = [
         ("problem statement", lambda issue: statement_hash(issue.problem_statement)),
         ("gold patch", _patch_key),
     ]
     if split.record.get("by", "repository") == "repository":
         keys = [("repository", _repository), ("base commit", lambda issue: issue.base_commit), *keys]
+    keys.insert(0, ("instance id", _instance_id))
     for what, key in keys:
-        trained: dict[str, str] = {}
-        for name in split.train:
-            value = key(by_id[name])
-            if value is not None:
-                trained.setdefault(value, name)
-        for name in split.held_out:
-            value = key(by_id[name])
-            if value is not None and value in trained:
-                raise DataError(
-                    f"leak between splits: {name} (held out) and {trained[value]} (training) have the same {what}",
-                    "Hold both repositories out, or leave one source out",
-                )
+        first: dict[str, tuple[str, str]] = {}
+        for side, names in sides:
+            for name in names:
+                value = key(by_id[name])
+                if value is None:
+                    continue
+                earlier_side, earlier = first.setdefault(value, (side, name))
+                if earlier_side != side:
+                    raise DataError(
+                        f"leak between splits: {name} ({side}) and {earlier} ({earlier_side}) have the same {what}",
+                        "Hold both repositories out, or leave one source out",
+                    )
 
 
 def _instance_id(issue: Issue) -> str:

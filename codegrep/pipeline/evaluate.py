@@ -81,7 +81,7 @@ def _agent_inputs(context: Context, which: str) -> dict[str, Any]:
 def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     """Measure what is not measured yet; each retriever's rows are kept as they come."""
     config = context.config
-    held_out = ladder.reported(config, prepare.load(context.need("prepare")).held_out)
+    held_out = ladder.reported(config, prepare.load(context.need("prepare")))
     rows: list[Row] = []
     wanted = set(config.evaluate.baselines)
     if wanted & set(BM25):

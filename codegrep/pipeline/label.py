@@ -12,6 +12,7 @@ from codegrep.config import LabelsConfig
 from codegrep.endpoint import PATIENCE
 from codegrep.errors import CodegrepError, DataError, InfrastructureError
 from codegrep.issues import Issue
+from codegrep.issues.roles import EVALUATION, known_roles
 from codegrep.labels.gold import GoldPatches, from_file, from_issues
 from codegrep.labels.importing import file_content, imported, trajectory_files
 from codegrep.labels.requests import ReadRules
@@ -189,18 +190,20 @@ def _prepared(context: Context) -> Artifact | None:
 def _excluded(context: Context) -> tuple[frozenset[str], frozenset[str]]:
     """Repositories (lower case) and instances that no label may come from: what the experiment is evaluated on."""
     config = context.config
-    repositories = {repo.lower() for repo in config.labels.exclude_repositories}
+    split = config.data.split
+    roles = [name for name in split.held_out if "/" not in name]
+    repositories = known_roles().named([*roles, *(EVALUATION if split.enforce_roles else ())])
+    repositories |= {repo.lower() for repo in (*config.labels.exclude_repositories, *split.held_out)}
     instances: set[str] = set()
-    by_repository = config.data.split.by == "repository"
-    if by_repository:
-        repositories |= {repo.lower() for repo in config.data.split.held_out}
     prepared = _prepared(context)
     if prepared is not None:
-        held_out = prepare.load(prepared).held_out
-        instances = {issue.instance_id for issue in held_out}
-        if by_repository:
-            repositories |= {issue.repo.lower() for issue in held_out}
-    return frozenset(repositories), frozenset(instances)
+        found = prepare.load(prepared)
+        instances = {issue.instance_id for issue in found.held_out}
+        if split.by == "repository":
+            repositories |= {issue.repo.lower() for issue in found.held_out}
+        if split.enforce_roles:  # forks and renamed copies among them
+            repositories |= {repo.lower() for repo, role in found.roles.items() if role in EVALUATION}
+    return repositories, frozenset(instances)
 
 
 def _gold(context: Context) -> GoldPatches:

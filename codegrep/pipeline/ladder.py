@@ -1,7 +1,8 @@
 """GRPO in rungs: train to a step, measure the policy on selection issues, go on. The best rung becomes the result.
 
-The selection issues are a part of the held-out ones. What is chosen by them is not reported on them: the evaluation
-leaves them out (`reported`), or the best of many rungs would look better than it is.
+The selection issues are validation issues; where a split has none, they are a part of the held-out ones. What is chosen
+by them is not reported on them: the evaluation leaves them out (`reported`), or the best of many rungs would look
+better than it is.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from typing import Any
 from codegrep.config import Config
 from codegrep.errors import ConfigError, InfrastructureError
 from codegrep.issues import Issue
+from codegrep.issues.roles import EVALUATION
 from codegrep.metrics.retrieval import score_issue
 from codegrep.pipeline.artifact import Artifact, write_json
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.engines import InProcess
 from codegrep.pipeline.flow import through_ray_data
 from codegrep.pipeline.models import PolicyFiles
+from codegrep.pipeline.prepare import Prepared
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.workers import AgentSettings, AgentWorker
 from codegrep.rollout.store import rollout_from_row
@@ -43,27 +46,42 @@ class Rung:
     folder: str
 
 
-def selection(config: Config, held_out: Sequence[Issue]) -> list[Issue]:
+def selection(config: Config, prepared: Prepared) -> list[Issue]:
     """The issues that checkpoints are chosen by: drawn from the split's seed, the same for all runs on one split.
 
+    They are validation issues (data.split.validation). Data without any, which are data of one's own, give a part of
+    their held-out issues, but never those of repositories that conf/roles.yaml holds out or reserves.
+
     Raises:
-        ConfigError: nothing would be left to report on.
+        ConfigError: there is none to choose by, or nothing would be left to report on.
     """
     count = config.train.ladder.issues if config.train.ladder.every else 0
     if not count:
         return []
-    if count >= len(held_out):
-        raise ConfigError(
-            f"train.ladder.issues={count} takes all {len(held_out)} held-out issues, so that none is left to report on",
-            "Use about half of them",
-        )
-    return sorted(held_out, key=lambda issue: _draw(config.data.split.seed, issue.instance_id))[:count]
+    split = config.data.split
+    candidates: Sequence[Issue] = prepared.validation
+    if not candidates:
+        measured = {repo for repo, role in prepared.roles.items() if split.enforce_roles and role in EVALUATION}
+        candidates = [issue for issue in prepared.held_out if issue.repo not in measured]
+        if split.validation or not candidates:
+            raise ConfigError(
+                f"train.ladder chooses checkpoints, and no issue is of data.split.validation={split.validation}",
+                "Give a source with such repositories, name some of your own there, or leave it empty to choose by a "
+                "part of your own held-out issues",
+            )
+        if count >= len(candidates):
+            raise ConfigError(
+                f"train.ladder.issues={count} takes all {len(candidates)} held-out issues that may choose, so that "
+                "none is left to report on",
+                "Use about half of them, or give data.split.validation repositories",
+            )
+    return sorted(candidates, key=lambda issue: _draw(split.seed, issue.instance_id))[:count]
 
 
-def reported(config: Config, held_out: Sequence[Issue]) -> list[Issue]:
+def reported(config: Config, prepared: Prepared) -> list[Issue]:
     """The held-out issues that results are given on."""
-    chosen = {issue.instance_id for issue in selection(config, held_out)}
-    return [issue for issue in held_out if issue.instance_id not in chosen]
+    chosen = {issue.instance_id for issue in selection(config, prepared)}
+    return [issue for issue in prepared.held_out if issue.instance_id not in chosen]
 
 
 def best(rungs: Sequence[Rung]) -> Rung:
@@ -81,7 +99,7 @@ class Climbed:
 
 
 def climb(
-    context: Context, artifact: Artifact, train_to: Callable[[int], Any], model: Path, held_out: Sequence[Issue]
+    context: Context, artifact: Artifact, train_to: Callable[[int], Any], model: Path, prepared: Prepared
 ) -> Climbed:
     """Train rung by rung; continues where an earlier start ended.
 
@@ -90,13 +108,14 @@ def climb(
         artifact: of the train stage.
         train_to: trains to a step and returns a TrainingResult; called again, it goes on from there.
         model: what the adapters belong to.
-        held_out: all held-out issues.
+        prepared: the issues.
 
     Raises:
+        ConfigError: no issue can choose.
         InfrastructureError: every selection issue was lost at a rung.
     """
     config = context.config
-    issues = selection(config, held_out)
+    issues = selection(config, prepared)
     path = artifact.folder / LADDER_FILE
     rungs = read(path)
     steps, every = config.train.grpo.steps, config.train.ladder.every

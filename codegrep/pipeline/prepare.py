@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from codegrep.issues.git_process import run_git
 from codegrep.issues.jsonl import read_issues, write_issues
 from codegrep.issues.load import build_source, load_issues
 from codegrep.issues.repositories import list_repositories
+from codegrep.issues.roles import Role, kept_out, known_roles
 from codegrep.issues.source import RepositoryLocation, StatefulSource
 from codegrep.issues.splits import Split, check_leaks, make_split
 from codegrep.pipeline.artifact import Artifact, from_outputs
@@ -29,11 +30,13 @@ _PLACES = "repositories.json"
 
 @dataclass(frozen=True)
 class Prepared:
-    """What the stage leaves: issues by role."""
+    """What the stage leaves: issues by side. roles: by repository, of those that conf/roles.yaml has one for."""
 
     train: tuple[Issue, ...]
     held_out: tuple[Issue, ...]
     fingerprint: str
+    validation: tuple[Issue, ...] = ()
+    roles: Mapping[str, str] = field(default_factory=dict)
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -50,7 +53,8 @@ def inputs(context: Context) -> dict[str, Any]:
         else:
             named = {value for value in settings.args.values() if isinstance(value, str)}
             state |= {value: found for value in named if (found := _state(Path(value)))}
-    return {"data": from_outputs(wanted, context.config.outputs), "state": state}
+    wanted = from_outputs(wanted, context.config.outputs)
+    return {"data": wanted, "state": state, "roles": known_roles().digest}
 
 
 def _state(path: Path) -> dict[str, str]:
@@ -98,16 +102,21 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         reasons_text = "; ".join(f"{n} {reason}" for reason, n in dropped.most_common(5)) or "the sources are empty"
         first = f"; first: {broken[0]['reason']}" if broken else ""
         raise DataError(f"no usable issue is left ({reasons_text}{first})", "Check data.sources in the configuration")
-    split = make_split(kept, config.data.split, train_only=loaded.train_only)
+    roles = _roles(context, repositories, sorted({issue.repo for issue in kept}), stop)
+    split = make_split(kept, config.data.split, loaded.train_only, roles, loaded.removed_by_role)
     check_leaks(split, kept)
+    for role, counts in split.record["removed_by_role"].items():
+        dropped[kept_out(role)] = sum(counts.values())  # those that the sources have counted among them
     by_id = {issue.instance_id: issue for issue in kept}
-    write_issues(artifact.folder / "issues.jsonl", [by_id[i] for i in (*split.train, *split.held_out)])
+    chosen = [by_id[i] for i in (*split.train, *split.validation, *split.held_out)]
+    write_issues(artifact.folder / "issues.jsonl", chosen)
     (artifact.folder / "split.json").write_text(split.to_json(), encoding="utf-8")
     artifact.write_json(_PLACES, {repo: _place(location) for repo, location in loaded.repositories.items()})
     artifact.write_json("dropped.json", {"counts": dict(dropped), "rows": broken[:1000]})
     summary = {
-        "issues": len(split.train) + len(split.held_out),
+        "issues": len(chosen),
         "train": len(split.train),
+        "validation": len(split.validation),
         "held_out": len(split.held_out),
         "repositories": len(by_repo),
         "dropped": sum(dropped.values()),
@@ -158,7 +167,10 @@ def load(artifact: Artifact) -> Prepared:
     """Read the stage's issues back."""
     split = Split.from_json((artifact.folder / "split.json").read_text(encoding="utf-8"))
     by_id = {issue.instance_id: issue for issue in read_issues(artifact.folder / "issues.jsonl")}
-    return Prepared(tuple(by_id[i] for i in split.train), tuple(by_id[i] for i in split.held_out), artifact.fingerprint)
+    train, held_out, validation = (
+        tuple(by_id[i] for i in side) for side in (split.train, split.held_out, split.validation)
+    )
+    return Prepared(train, held_out, artifact.fingerprint, validation, split.record.get("roles", {}))
 
 
 def locations(artifact: Artifact) -> dict[str, RepositoryLocation]:
@@ -221,6 +233,18 @@ def _usable(
     return [_with_entities(clone, issue) for issue in kept] if entities else kept, reasons, failures
 
 
+def _roles(
+    context: Context, repositories: Repositories, repos: Sequence[str], stop: threading.Event
+) -> dict[str, Role]:
+    """Roles by name and by first commits, of the repositories that have one; their clones are here."""
+    with _threads(2, stop) as pool:
+        roots = dict(zip(repos, pool.map(lambda repo: repositories.roots(repositories.open(repo)), repos), strict=True))
+    if shallow := [repo for repo in repos if not roots[repo]]:
+        context.say(f"  shallow clones, of which nobody can tell whose forks they are: {', '.join(shallow[:5])}")
+    found = {repo: known_roles().of(repo, roots[repo]) for repo in repos}
+    return {repo: role for repo, role in found.items() if role is not None}
+
+
 def _with_entities(clone: BareClone, issue: Issue) -> Issue:
     def read(path: str) -> str | None:
         try:
@@ -248,7 +272,8 @@ def _tell(
 ) -> None:
     context.say(
         f"  {summary['train']} issues for training, {summary['held_out']} held out, "
-        f"{summary['repositories']} repositories; {summary['dropped']} rows left out"
+        + (f"{summary['validation']} for validation, " if summary["validation"] else "")
+        + f"{summary['repositories']} repositories; {summary['dropped']} rows left out"
     )
     for reason, number in dropped.most_common(8):
         context.say(f"    {number:6d}  {reason}")

@@ -105,6 +105,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         context.say("  off: the warm-started model is the result")
         return {"enabled": False}
     start = policy_files(context, "warm_start")
+    ladder.selection(config, prepare.load(context.need("prepare")))  # refuses what cannot choose before engines start
     engine = backend_of(config.engine).open(
         config, start, lora_rank=config.train.lora.r, beside=[training_demand(config)]
     )
@@ -164,7 +165,7 @@ def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: Eng
 
     chosen: dict[str, Any] = {}
     if config.train.ladder.every:
-        climbed = ladder.climb(context, artifact, train_to, start.model, prepare.load(context.need("prepare")).held_out)
+        climbed = ladder.climb(context, artifact, train_to, start.model, prepare.load(context.need("prepare")))
         result = replace(climbed.last, adapter=artifact.folder / climbed.rung.folder)
         chosen = {"best_step": climbed.rung.step, "best_f05": climbed.rung.f05, "rungs": len(climbed.rungs)}
         context.say(f"  best of {len(climbed.rungs)} checkpoints: step {climbed.rung.step}")

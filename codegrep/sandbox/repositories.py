@@ -26,6 +26,7 @@ _UNUSABLE = re.compile(r"dubious ownership|not a git repository|could not be sta
 # Attributes named here win over those of the tree: line endings, filters and encodings leave every file as it is
 # stored.
 _ATTRIBUTES = "* -text -eol -filter -ident -working-tree-encoding\n"
+_ROOTS = "codegrep-roots.json"
 _LOST_SHARE = 0.001
 _SHORT = 60.0  # seconds for commands that touch no network and no tree
 
@@ -143,6 +144,33 @@ class Repositories:
             return max(0, int(shown))
         except (GitError, ValueError):
             return 0
+
+    def roots(self, clone: BareClone) -> tuple[str, ...]:
+        """The first commits that the clone's branches and tags reach, sorted: forks and renamed copies share them.
+
+        The oldest commits of a shallow clone only look like first ones and are left out. The result is kept in the
+        clone until a branch or tag changes.
+
+        Raises:
+            RepositoryError: git cannot list them.
+        """
+        kept = clone.path / _ROOTS
+        try:
+            refs = _hash(run_git(["for-each-ref", "--format=%(objectname)"], git_dir=clone.path, timeout=_SHORT))
+            known = _json(kept)
+            if known.get("refs") == refs:
+                return tuple(known["roots"].split())
+            command = ["rev-list", "--max-parents=0", "--all"]
+            listed = run_git(command, git_dir=clone.path, timeout=self.clone_timeout, stop=self._stop).split()
+        except GitError as error:
+            raise RepositoryError(f"the first commits of {clone.repo} cannot be listed ({error})") from error
+        shallow = clone.path / "shallow"
+        cut_off = shallow.read_text("ascii").split() if shallow.is_file() else []
+        roots = sorted(set(listed) - set(cut_off))
+        fresh = kept.with_name(f"{_ROOTS}.{uuid.uuid4().hex[:8]}.new")
+        fresh.write_text(json.dumps({"refs": refs, "roots": " ".join(roots)}), "utf-8")
+        fresh.replace(kept)
+        return tuple(roots)
 
     def fetch_commit(self, clone: BareClone, commit: str) -> None:
         """Makes sure that the clone holds the commit: fetch of it alone, then of everything (SPEC 1.2).
@@ -278,8 +306,12 @@ def _came_from(path: Path, source: str) -> bool:
 
 
 def _description(path: Path) -> dict[str, str]:
+    return _json(path / _DESCRIPTION)
+
+
+def _json(path: Path) -> dict[str, str]:
     try:
-        loaded = json.loads((path / _DESCRIPTION).read_text("utf-8"))
+        loaded = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError):
         return {}
     return {str(k): str(v) for k, v in loaded.items()} if isinstance(loaded, dict) else {}

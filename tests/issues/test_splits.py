@@ -61,6 +61,8 @@ def test_a_misspelt_name_stops() -> None:
     issues = [*some(), issue("pytest-dev/pytest", 1)]
     with pytest.raises(DataError, match=r"Is pytest-dev/pytest meant"):
         make_split(issues, SplitConfig(held_out=["own/r1", "pytest-dev/pytests"]))
+    with pytest.raises(DataError, match=r"validation names own/stores, .*Is own/store meant"):
+        make_split([*some(), issue("own/store", 1)], SplitConfig(held_out=["own/r1"], validation=["own/stores"]))
 
 
 def test_training_material_stays_training_material() -> None:
@@ -131,7 +133,7 @@ def test_leaks_stop_the_run(changes: dict[str, str], what: str) -> None:
 
 def test_other_leaks() -> None:
     one = issue("own/r1", 0)
-    with pytest.raises(DataError, match="are in both"):
+    with pytest.raises(DataError, match="same instance id"):
         check_leaks(Split((one.instance_id,), (one.instance_id,)), [one])
     with pytest.raises(DataError, match="not loaded"):
         check_leaks(Split((one.instance_id,), ("gone",)), [one])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -196,3 +197,34 @@ def test_the_environment_asks_nobody_and_forgets_the_callers_repository(monkeypa
         assert (environment.get("https_proxy") is None) == isolated
     assert "API_TOKEN" not in git_environment(isolated=True)
     assert without_credentials("fatal: https://user:token@host/x") == "fatal: https://host/x"
+
+
+def test_first_commits_are_those_of_all_branches_and_are_listed_again_when_one_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make_repository(tmp_path / "source.git", [{"a.py": b"1\n"}, {"a.py": b"2\n"}])
+    repositories = Repositories(tmp_path / "bare", 60)
+    clone = repositories.ensure("o/n", made)
+    assert repositories.roots(clone) == (made.commits[0],)
+    asked: list[str] = []
+
+    def counting(arguments: list[str], **more: Any) -> str:
+        asked.append(arguments[0])
+        return safe_git(arguments, **more)
+
+    monkeypatch.setattr("codegrep.sandbox.repositories.run_git", counting)
+    assert repositories.roots(clone) == (made.commits[0],) and "rev-list" not in asked
+    tree = safe_git(["rev-parse", f"{made.commits[0]}^{{tree}}"], git_dir=clone.path, timeout=10).strip()
+    person = {f"GIT_{role}_{field}": "t@invalid" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
+    pages = safe_git(
+        ["commit-tree", tree, "-m", "pages"], git_dir=clone.path, timeout=10, extra_environment=person
+    ).strip()
+    safe_git(["update-ref", "refs/heads/pages", pages], git_dir=clone.path, timeout=10)
+    assert repositories.roots(clone) == tuple(sorted((made.commits[0], pages))) and "rev-list" in asked
+
+
+def test_the_oldest_commit_of_a_shallow_clone_is_no_first_commit(tmp_path: Path) -> None:
+    made = make_repository(tmp_path / "source.git", [{"a.py": b"1\n"}, {"a.py": b"2\n"}])
+    run_git("clone", "-q", "--depth=1", f"file://{made.local}", str(tmp_path / "shallow"), cwd=tmp_path)
+    repositories = Repositories(tmp_path / "bare", 60)
+    assert repositories.roots(repositories.ensure("o/n", At(tmp_path / "shallow"))) == ()
