@@ -229,7 +229,7 @@ def _events(designs: Sequence[Design]) -> list[Block]:
         return []
     body = tuple((row.label, row.unit, *(_event_cell(row, n) for n in range(len(designs)))) for row in rows)
     return [
-        Heading("Guard rails and failures in training"),
+        Heading("Guard rails, masked rollouts and failures in training"),
         Table(("", "unit", *(design.label for design in designs)), body, left=2),
         Paragraph("Means over runs, in parentheses the worst run where it differs."),
     ]
