@@ -14,6 +14,7 @@ from codegrep.compare.measures import MEASURES, PRIMARY, measure
 from codegrep.compare.page import Block, Bullets, Heading, Page, Paragraph, Picture, Table
 from codegrep.compare.runs import LeftOut
 from codegrep.compare.verdict import Verdict
+from codegrep.metrics.runs import few_repositories
 
 _MOST_SETTINGS = 40  # rows of the table of settings
 
@@ -88,6 +89,9 @@ def _warnings(comparison: Comparison) -> list[str]:
     commits = {run.tags.get("environment.git.commit", "")[:12] for design in designs for run in design.runs} - {""}
     if len(commits) > 1:
         said.append(f"The runs were made with {len(commits)} versions of the code: {', '.join(sorted(commits))}.")
+    repositories = len(set(analysis.repositories))
+    if repositories > 1:  # the verdict speaks of a single one
+        said += few_repositories(repositories, len(analysis.primary))
     said += alarms(designs)
     said += [f"Left out: {run.name} ({run.run_id[:8]}): {run.reason}." for run in comparison.left_out]
     return said

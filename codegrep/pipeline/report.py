@@ -14,15 +14,18 @@ from codegrep.pipeline import evaluate
 from codegrep.pipeline.artifact import Artifact, write_json
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.policy import log_policy
-from codegrep.pipeline.results import Pair, comparisons, evaluation_rows
+from codegrep.pipeline.results import Pair, cautions, comparisons, evaluation_rows
 from codegrep.tracking import rows as tracking_rows
 from codegrep.tracking.figures import gain_by_issue, retriever_bars, training_curves
 from codegrep.tracking.history import History, history
 from codegrep.tracking.parameters import masked_text
 from codegrep.tracking.rows import EvaluationRow
-from codegrep.tracking.terminal import evaluation_table
+from codegrep.tracking.terminal import evaluation_table, resampled
 
-CURVES = ("reward/", "policy/", "completions/", "rollout/", "group/", "optim/", "errors/", "seconds/", "warm_start/")
+CURVES = (
+    *("reward/", "advantage/", "policy/", "completions/", "rollout/", "group/", "optim/", "errors/", "seconds/"),
+    "warm_start/",
+)
 
 
 def inputs(context: Context) -> dict[str, Any]:
@@ -36,6 +39,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     table = evaluate.per_issue(context.need("evaluate"))
     lines = evaluation_rows(table, config.evaluate.bootstrap)
     pairs = comparisons(table, config.evaluate.bootstrap)
+    warned = cautions(lines, pairs)
     for line in lines:
         tracker.metrics(line.metrics(), step=0)
     tracker.table([asdict(line) for line in lines], "evaluation/retrievers.json")
@@ -57,11 +61,13 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     for name in ("retrievers.json", "comparisons.json", "curves.json"):
         shutil.copyfile(artifact.folder / name, folder / name)
     write_json(folder / "per_issue.json", table)
-    (folder / "results.md").write_text(_markdown(context, lines, pairs), encoding="utf-8")
+    (folder / "results.md").write_text(_markdown(context, lines, pairs, warned), encoding="utf-8")
     tracker.artifact(folder / "results.md", "evaluation")
     log_policy(context, lines)
     context.console.print(evaluation_table(lines, title="Held-out issues", width=context.console.width))
     context.console.print(_pairs_table(pairs, context.console.width))
+    for sentence in warned:
+        context.say(sentence)
     context.say(f"Report: {folder}")
     context.say(f"MLflow: run {tracker.run_id} in experiment '{config.tracking.experiment}'")
     return {"retrievers": len(lines), "pairs": len(pairs)}
@@ -144,7 +150,7 @@ def _interval(pair: Pair) -> str:
     return f"{d.estimate:+.3f} [{d.low:+.3f}, {d.high:+.3f}]"
 
 
-def _markdown(context: Context, lines: Sequence[EvaluationRow], pairs: Sequence[Pair]) -> str:
+def _markdown(context: Context, lines: Sequence[EvaluationRow], pairs: Sequence[Pair], warned: Sequence[str]) -> str:
     config = context.config
     out = [
         f"# {config.name}, seed {config.seed}",
@@ -171,6 +177,7 @@ def _markdown(context: Context, lines: Sequence[EvaluationRow], pairs: Sequence[
             f"| {pair.a} − {pair.b} | {lists} | {_interval(pair)} | {pair.p_holm:.3f} | "
             f"{c.better}/{c.equal}/{c.worse} |"
         )
+    out += ["", f"Intervals and p-values: resampling {resampled(lines)}.", *(f"\n{sentence}" for sentence in warned)]
     return "\n".join(out) + "\n"
 
 

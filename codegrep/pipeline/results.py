@@ -1,7 +1,12 @@
-"""From per-issue rows to the tables of the report: one line a retriever, and paired comparisons."""
+"""From per-issue rows to the tables of the report: one line a retriever, and paired comparisons.
+
+Issues of one repository are alike, so repositories are the units that intervals and tests draw again. From a single
+repository nothing is known about others: its issues are the units then, and `cautions` says so.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -9,6 +14,7 @@ from typing import Any, Literal
 
 from codegrep.metrics.bootstrap import Comparison, bootstrap_mean, compare, holm
 from codegrep.metrics.retrieval import IssueScore, summarise
+from codegrep.metrics.runs import few_repositories
 from codegrep.tracking.rows import EvaluationRow
 
 Kind = Literal["model", "baseline", "scripted", "oracle"]
@@ -47,17 +53,19 @@ class Pair:
 
 
 def evaluation_rows(table: Sequence[Mapping[str, Any]], resamples: int) -> list[EvaluationRow]:
-    """One row a retriever, in the order of the table; intervals resample issues."""
+    """One row a retriever, in the order of the table; intervals resample repositories and the issues within them."""
     rows = []
     for retriever in dict.fromkeys(row["retriever"] for row in table):
         mine = [row for row in table if row["retriever"] == retriever]
         summary = summarise([_score(row) for row in mine])
-        interval = bootstrap_mean([row["f05"] for row in mine], resamples=resamples)
+        repositories = [str(row["repo"]) for row in mine]
+        interval = bootstrap_mean([row["f05"] for row in mine], resamples=resamples, clusters=repositories)
         rows.append(
             EvaluationRow(
                 retriever=retriever,
                 kind=KINDS.get(retriever, "baseline"),
                 issues=summary.issues,
+                repositories=len(set(repositories)),
                 f05_mean=summary.f05_mean,
                 f05_low=interval.low,
                 f05_high=interval.high,
@@ -77,6 +85,8 @@ def evaluation_rows(table: Sequence[Mapping[str, Any]], resamples: int) -> list[
 
 def comparisons(table: Sequence[Mapping[str, Any]], resamples: int) -> list[Pair]:
     """The pairs of PAIRS at full length and at equal length, with p-values corrected by Holm within each of the two."""
+    repositories = {str(row["instance_id"]): str(row["repo"]) for row in table}
+    units = repositories if len(set(repositories.values())) > 1 else None
     pairs: list[Pair] = []
     for column, equal_length in (("f05", False), ("f05_top1", True)):
         values: dict[str, dict[str, float]] = {}
@@ -85,10 +95,17 @@ def comparisons(table: Sequence[Mapping[str, Any]], resamples: int) -> list[Pair
         made = {}
         for a, b in PAIRS:
             if a in values and b in values and values[a].keys() == values[b].keys():
-                made[a, b] = compare(values[a], values[b], resamples=resamples)
+                made[a, b] = compare(values[a], values[b], resamples=resamples, repositories=units)
         corrected = holm({f"{a} {b}": c.p_value for (a, b), c in made.items()})
         pairs += [Pair(a, b, equal_length, c, corrected[f"{a} {b}"]) for (a, b), c in made.items()]
     return pairs
+
+
+def cautions(rows: Sequence[EvaluationRow], pairs: Sequence[Pair]) -> list[str]:
+    """Sentences on what cannot be shown with so few held-out repositories; none with enough of them."""
+    repositories = max(row.repositories or 1 for row in rows)
+    family = max(Counter(pair.equal_length for pair in pairs).values(), default=0)
+    return few_repositories(repositories, family)
 
 
 def _score(row: Mapping[str, Any]) -> IssueScore:

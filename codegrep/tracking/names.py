@@ -219,8 +219,8 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("label/quarantined", "rows", "rows and shards that could not be used"),
     Metric("label/judge_<measure>", "1", "requests, retries, cached answers, tokens, errors; agreement of two judges"),
     Metric("eval/<retriever>/f05_mean", "1", "mean file F0.5 on held-out issues"),
-    Metric("eval/<retriever>/f05_low", "1", "lower end of its 95% bootstrap interval"),
-    Metric("eval/<retriever>/f05_high", "1", "upper end of its 95% bootstrap interval"),
+    Metric("eval/<retriever>/f05_low", "1", "lower end of its 95% bootstrap interval over repositories and issues"),
+    Metric("eval/<retriever>/f05_high", "1", "upper end of its 95% bootstrap interval over repositories and issues"),
     Metric("eval/<retriever>/f05_median", "1", "median file F0.5"),
     Metric("eval/<retriever>/precision", "1", "mean file precision"),
     Metric("eval/<retriever>/recall", "1", "mean file recall"),
@@ -231,6 +231,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("eval/<retriever>/tokens", "tokens", "mean generated tokens"),
     Metric("eval/<retriever>/seconds", "s", "mean latency of one issue"),
     Metric("eval/<retriever>/issues", "issues", "held-out issues measured"),
+    Metric("eval/<retriever>/repositories", "repositories", "repositories that these issues come from"),
     Metric("eval/<retriever>/<metric>", "", "any other measure of a retriever"),
     Metric("replay/<design>/<measure>", "", "one measure of a reward design on stored rollouts (codegrep.lab)"),
 )

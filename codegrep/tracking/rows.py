@@ -20,7 +20,9 @@ class EvaluationRow:
         kind: "model"; "baseline" (BM25 and the like); "scripted", which uses neither model nor gold files; "oracle",
             which has seen the gold files and only shows the ceiling.
         issues: how many were measured.
-        f05_mean, f05_low, f05_high: macro mean of file F0.5 and its 95% bootstrap interval.
+        f05_mean, f05_low, f05_high: macro mean of file F0.5 and its 95% bootstrap interval over repositories and the
+            issues within them.
+        repositories: that the issues come from.
         f05_median, precision, recall: macro, in [0, 1].
         share_08: share of issues with F0.5 >= 0.8.
         files: mean length of the answer.
@@ -43,6 +45,7 @@ class EvaluationRow:
     calls: float | None = None
     tokens: float | None = None
     seconds: float | None = None
+    repositories: int | None = None
 
     def metrics(self) -> dict[str, float]:
         """The row under the names of the catalogue: 'eval/<retriever>/<measure>'."""

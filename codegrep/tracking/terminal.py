@@ -46,6 +46,14 @@ def evaluation_table(rows: Sequence[EvaluationRow], title: str = "", width: int 
     return table
 
 
+def resampled(rows: Sequence[EvaluationRow]) -> str:
+    """What the intervals of these rows draw again, in words; "" where they have none or differ in it."""
+    counts = {row.repositories for row in rows}
+    if len(counts) != 1 or (count := counts.pop()) is None:
+        return ""
+    return f"{count} repositories and their issues" if count > 1 else "the issues of one repository"
+
+
 def _columns(rows: Sequence[EvaluationRow], several_counts: bool) -> dict[str, list[str]]:
     columns = {
         "F0.5 [95%]": [_interval(row) for row in rows],
@@ -91,6 +99,8 @@ def funnel_table(rows: Sequence[FunnelRow], title: str = "", what: str = "issues
 
 def _caption(rows: Sequence[EvaluationRow], issues: Sequence[int], left_out: Sequence[str]) -> str | None:
     notes = [f"{issues[0]} held-out issue{'s' * (issues[0] != 1)}"] if len(issues) == 1 else []
+    if units := resampled(rows):
+        notes.append(f"95%: resampling {units}")
     if any(row.kind == "oracle" for row in rows):
         notes.append("* has seen the gold files: a ceiling, no retriever")
     if left_out:

@@ -13,6 +13,7 @@ from codegrep.metrics.bootstrap import Comparison, Interval
 from codegrep.pipeline import report
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.results import Pair
+from codegrep.tracking import curves
 from codegrep.tracking.run import TrackingHandle
 
 
@@ -39,3 +40,8 @@ def test_numbers_are_never_cut_in_a_narrow_terminal(width: int, whole: bool) -> 
     assert "…" not in text
     assert text.count("-0.500 [-1.000, +0.000]") == (2 if whole else 1)
     assert "trained − bm25_no_tests_top1" in text and " 1.000 " in text and "0/1/1" in text
+
+
+def test_every_panel_of_the_training_figure_is_read() -> None:
+    wanted = [name for panel in curves._PANELS for name in panel.metrics]
+    assert [name for name in wanted if not name.startswith(report.CURVES)] == []
