@@ -81,11 +81,11 @@ def pair_lines(table: Table) -> list[str]:
             {"retriever": name, "instance_id": i, "repo": by_issue[i][0]["repo"], "f05": f05[i], "f05_top1": top1[i]}
             for i in by_issue
         ]
-    lines = ["| a − b | lists | difference [95 %] | p (Holm) | better/equal/worse |", "|---|---|---|---|---|"]
+    lines = ["| a − b | on | difference [95 %] | p (Holm) | better/equal/worse |", "|---|---|---|---|---|"]
     for pair in comparisons(rows, RESAMPLES):
         c, d = pair.comparison, pair.comparison.difference
         lines.append(
-            f"| {pair.a} − {pair.b} | {'first file' if pair.equal_length else 'whole'} | "
+            f"| {pair.a} − {pair.b} | {pair.on} | "
             f"{d.estimate:+.3f} [{d.low:+.3f}, {d.high:+.3f}] | {pair.p_holm:.3f} | {c.better}/{c.equal}/{c.worse} |"
         )
     return lines

@@ -10,7 +10,7 @@ from codegrep.compare.analysis import ORACLES, Analysis, Contrast, Retriever
 from codegrep.compare.cost import cost_rows
 from codegrep.compare.designs import Design, shorten
 from codegrep.compare.events import EventRow, alarms, event_rows
-from codegrep.compare.measures import MEASURES, PRIMARY, measure
+from codegrep.compare.measures import MEASURES, PRIMARY, Measure, measure
 from codegrep.compare.page import Block, Bullets, Heading, Page, Paragraph, Picture, Table
 from codegrep.compare.runs import LeftOut
 from codegrep.compare.verdict import Verdict
@@ -100,7 +100,7 @@ def _warnings(comparison: Comparison) -> list[str]:
 def _retrieval(analysis: Analysis) -> list[Block]:
     shown = [m for m in MEASURES if any(m.column in line.scores for line in analysis.retrievers)]
     header = (
-        "retriever", "runs", "F0.5 [95 %]", "median", *(m.label for m in shown if m is not PRIMARY)
+        "retriever", "runs", "F0.5 [95 %]", "median", *(_head(m, analysis) for m in shown if m is not PRIMARY)
     )  # fmt: skip
     rows = tuple(_retrieval_row(line, [m.column for m in shown if m is not PRIMARY]) for line in analysis.retrievers)
     blocks: list[Block] = [
@@ -115,6 +115,12 @@ def _retrieval(analysis: Analysis) -> list[Block]:
         )
         blocks += [Paragraph("F0.5 of each run:"), Bullets(each)]
     return blocks
+
+
+def _head(one: Measure, analysis: Analysis) -> str:
+    """A measure's label, with how many issues it is a mean of where these are not all."""
+    issues = next(line.scores[one.column].values.shape[1] for line in analysis.retrievers if one.column in line.scores)
+    return one.label if issues == len(analysis.issues) else f"{one.label} ({_count(issues, 'issue')})"
 
 
 def _retrieval_row(line: Retriever, columns: Sequence[str]) -> tuple[str, ...]:
@@ -289,6 +295,9 @@ def _method(comparison: Comparison) -> list[Block]:
                 "measure; and the interval must not hold 0. From one run nothing is claimed about a design.",
                 f"Alike means: the whole interval is within ±{comparison.margin:g}.",
                 "What would settle it: normal approximation, 5 % two-sided, power 80 %, variances as measured.",
+                "Throughput is the wall time of the blocks that issues were answered in, by issues; nothing is claimed "
+                "about it. Latency is measured on a sample of issues that were answered alone, and compared on those "
+                "that all runs measured. Both depend on the machine.",
                 "* has seen the gold files: a ceiling, no rival.",
             )
         ),
