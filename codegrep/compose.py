@@ -221,6 +221,8 @@ def check(config: Config) -> None:
         "evaluate.models and evaluate.loaded do not fit together",
         "Measure a model of MLflow with python -m codegrep evaluate model=models:/NAME@ALIAS",
     )
+    latency = config.evaluate.latency_issues
+    need(latency >= 0, f"evaluate.latency_issues={latency} is negative", "Use 0 for none")
     need(bool(config.evaluate.models or config.evaluate.baselines), "nothing is to be evaluated", "See evaluate.models")
     if config.tracking.register:
         check_name(config.tracking.register)

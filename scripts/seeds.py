@@ -2,8 +2,8 @@
 
     python scripts/seeds.py outputs/runs/v3-seed0-… outputs/runs/v3-seed1-… outputs/runs/v3-seed2-…
 
-Scores are averaged over seeds for each issue first; intervals and tests then resample issues (and, in the last column,
-repositories and issues within them), so n is the number of issues and not of runs.
+Scores are averaged over seeds for each issue first; intervals and tests then resample repositories and the issues
+within them, so n is the number of repositories and not of runs.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from codegrep.metrics.bootstrap import bootstrap_mean, compare, holm, mean_over_seeds
-from codegrep.pipeline.results import PAIRS
+from codegrep.metrics.bootstrap import RESAMPLES, bootstrap_mean, mean_over_seeds
+from codegrep.metrics.runs import few_repositories
+from codegrep.pipeline.results import comparisons
 
 Table = dict[str, dict[str, list[dict[str, Any]]]]  # retriever -> instance_id -> one row a seed
 
@@ -59,7 +60,7 @@ def retriever_lines(table: Table) -> list[str]:
     ]
     for name, by_issue in table.items():
         f05 = means(by_issue, "f05")
-        interval = bootstrap_mean(list(f05.values()))
+        interval = bootstrap_mean(list(f05.values()), clusters=[by_issue[i][0]["repo"] for i in f05])
         seeds = range(len(next(iter(by_issue.values()))))
         each = [sum(rows[s]["f05"] for rows in by_issue.values()) / len(by_issue) for s in seeds]
         shown = " / ".join(f"{v:.3f}" for v in each) if max(each) - min(each) > 1e-9 else "–"
@@ -73,25 +74,20 @@ def retriever_lines(table: Table) -> list[str]:
 
 def pair_lines(table: Table) -> list[str]:
     """One Markdown row a comparison, whole lists and first files."""
-    repositories = {i: rows[0]["repo"] for i, rows in next(iter(table.values())).items()}
-    lines = [
-        "| a − b | lists | difference [95 %, issues] | p (Holm) | better/equal/worse | [95 %, repositories] |",
-        "|---|---|---|---|---|---|",
-    ]
-    for column, lists in (("f05", "whole"), ("f05_top1", "first file")):
-        made = {}
-        for a, b in PAIRS:
-            if a in table and b in table:
-                values = means(table[a], column), means(table[b], column)
-                made[a, b] = compare(*values), compare(*values, repositories=repositories)
-        corrected = holm({f"{a} {b}": plain.p_value for (a, b), (plain, _) in made.items()})
-        for (a, b), (plain, clustered) in made.items():
-            d, c = plain.difference, clustered.difference
-            lines.append(
-                f"| {a} − {b} | {lists} | {d.estimate:+.3f} [{d.low:+.3f}, {d.high:+.3f}] | "
-                f"{corrected[f'{a} {b}']:.3f} | {plain.better}/{plain.equal}/{plain.worse} | "
-                f"[{c.low:+.3f}, {c.high:+.3f}] |"
-            )
+    rows: list[dict[str, Any]] = []
+    for name, by_issue in table.items():
+        f05, top1 = means(by_issue, "f05"), means(by_issue, "f05_top1")
+        rows += [
+            {"retriever": name, "instance_id": i, "repo": by_issue[i][0]["repo"], "f05": f05[i], "f05_top1": top1[i]}
+            for i in by_issue
+        ]
+    lines = ["| a − b | on | difference [95 %] | p (Holm) | better/equal/worse |", "|---|---|---|---|---|"]
+    for pair in comparisons(rows, RESAMPLES):
+        c, d = pair.comparison, pair.comparison.difference
+        lines.append(
+            f"| {pair.a} − {pair.b} | {pair.on} | "
+            f"{d.estimate:+.3f} [{d.low:+.3f}, {d.high:+.3f}] | {pair.p_holm:.3f} | {c.better}/{c.equal}/{c.worse} |"
+        )
     return lines
 
 
@@ -115,7 +111,8 @@ def main() -> None:
     any_retriever = list(next(iter(table.values())).values())
     repositories = len({rows[0]["repo"] for rows in any_retriever})
     print(f"{len(any_retriever)} issues of {repositories} repositories, {len(any_retriever[0])} seeds.\n")
-    print("\n".join([*retriever_lines(table), "", *pair_lines(table)]))
+    pairs = pair_lines(table)
+    print("\n".join([*retriever_lines(table), "", *pairs, "", *few_repositories(repositories, (len(pairs) - 2) // 2)]))
 
 
 if __name__ == "__main__":

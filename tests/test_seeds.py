@@ -51,6 +51,14 @@ def test_seeds_are_averaged_by_issue(tmp_path: Path) -> None:
     # Every issue has .5 over the two seeds: no spread is left, though each seed alone has much.
     assert "| trained | 0.500 [0.500, 0.500] | – | 0.500 |" in done.stdout
     assert "+0.500 [+0.500, +0.500]" in done.stdout
+    assert "3 repositories are few" in done.stdout
+
+
+def test_intervals_resample_repositories(tmp_path: Path) -> None:
+    # All issues of one of three repositories are solved: drawing repositories again gives 0 to 1.
+    done = seeds(write_run(tmp_path / "a", [1.0, 0.0, 0.0] * 8))
+    assert "| trained | 0.333 [0.000, 1.000] |" in done.stdout
+    assert "+0.333 [+0.000, +1.000]" in done.stdout
 
 
 def test_a_run_without_report_is_one_line(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ class Retriever:
     Attributes:
         label: of the design, or the retriever's own name.
         design: whether it is one of the compared designs.
-        scores: measure's column -> scores; a measure that some issue lacks is left out.
+        scores: measure's column -> scores on the measure's issues; one that some of them lacks is left out.
         interval: of the mean F0.5, over runs (of a design), repositories and issues.
         f05_median: over issues, of the mean over runs.
     """
@@ -81,7 +81,7 @@ class Analysis:
         issues: ids that every run and retriever of the table has a result for.
         repositories: (issues,) of each.
         retrievers: designs first, then the others.
-        between: every pair of designs, every measure.
+        between: every pair of designs, every measure that claims are made on.
         against: every design against the references, on the primary measure.
         dropped: issues that some run lacks.
     """
@@ -128,22 +128,33 @@ def analyse(designs: Sequence[Design], *, resamples: int = RESAMPLES, seed: int 
     if not issues:
         raise DataError("the runs were measured on different issues", "Compare runs with the same data")
     repositories = tuple(tables[runs[0].run_id][subject][issue].repo for issue in issues)
+    places = _places([[tables[run.run_id][subject][issue] for issue in issues] for run in runs])
     retrievers = []
     for design in designs:
         rows = [[tables[run.run_id][subject][issue] for issue in issues] for run in design.runs]
-        retrievers.append(_retriever(design.label, True, rows, False, repositories, resamples, seed))
+        retrievers.append(_retriever(design.label, True, rows, False, repositories, places, resamples, seed))
     for name in _others(tables, subject, issues):
         rows = _distinct([[table[name][issue] for issue in issues] for table in tables.values() if name in table])
-        retrievers.append(_retriever(name, False, rows, len(rows) == 1, repositories, resamples, seed))
+        retrievers.append(_retriever(name, False, rows, len(rows) == 1, repositories, places, resamples, seed))
     return Analysis(
         subject=subject,
         issues=tuple(issues),
         repositories=repositories,
         retrievers=tuple(retrievers),
-        between=tuple(_between(retrievers, repositories, resamples, seed)),
+        between=tuple(_between(retrievers, repositories, places, resamples, seed)),
         against=tuple(_against(retrievers, repositories, resamples, seed)),
         dropped=dropped,
     )
+
+
+def _places(runs: Sequence[Sequence[IssueRow]]) -> dict[str, list[int]]:
+    """The issues of each measure, by their number: all, or for a partial one those that every run has it on."""
+    everywhere = list(range(len(runs[0])))
+    places = {}
+    for measure in MEASURES:
+        has = [n for n in everywhere if all(run[n].values.get(measure.column) is not None for run in runs)]
+        places[measure.column] = has if measure.partial else everywhere
+    return {column: numbers for column, numbers in places.items() if numbers}
 
 
 def _table(run: RunRecord) -> dict[str, dict[str, IssueRow]]:
@@ -177,15 +188,16 @@ def _retriever(
     rows: Sequence[Sequence[IssueRow]],
     fixed: bool,
     repositories: Sequence[str],
+    places: Mapping[str, Sequence[int]],
     resamples: int,
     seed: int,
 ) -> Retriever:
     scores = {}
-    for measure in MEASURES:
-        values = [[row.values.get(measure.column) for row in run] for run in rows]
+    for column, numbers in places.items():
+        values = [[run[number].values.get(column) for number in numbers] for run in rows]
         if all(value is not None for run in values for value in run):
             matrix: NDArray[np.float64] = np.array(values, dtype=np.float64)
-            scores[measure.column] = Scores(matrix, fixed)
+            scores[column] = Scores(matrix, fixed)
     if PRIMARY.column not in scores:
         raise DataError(f"results of {label} have no {PRIMARY.column} for some issue", "Run the stage report again")
     primary = scores[PRIMARY.column]
@@ -198,14 +210,19 @@ def _retriever(
     )
 
 
-def _between(retrievers: Sequence[Retriever], repositories: Sequence[str], resamples: int, seed: int) -> list[Contrast]:
+def _between(
+    retrievers: Sequence[Retriever],
+    repositories: Sequence[str],
+    places: Mapping[str, Sequence[int]],
+    resamples: int,
+    seed: int,
+) -> list[Contrast]:
     designs = [retriever for retriever in retrievers if retriever.design]
     found: list[Contrast] = []
-    for measure in MEASURES:
-        pairs = [
-            (a, b) for a, b in combinations(designs, 2) if measure.column in a.scores and measure.column in b.scores
-        ]
-        found += _family(pairs, measure.column, repositories, resamples, seed)
+    for column in (measure.column for measure in MEASURES if measure.claims):
+        pairs = [(a, b) for a, b in combinations(designs, 2) if column in a.scores and column in b.scores]
+        own = [repositories[number] for number in places.get(column, ())]
+        found += _family(pairs, column, own, resamples, seed)
     return found
 
 

@@ -10,10 +10,11 @@ from codegrep.compare.analysis import ORACLES, Analysis, Contrast, Retriever
 from codegrep.compare.cost import cost_rows
 from codegrep.compare.designs import Design, shorten
 from codegrep.compare.events import EventRow, alarms, event_rows
-from codegrep.compare.measures import MEASURES, PRIMARY, measure
+from codegrep.compare.measures import MEASURES, PRIMARY, Measure, measure
 from codegrep.compare.page import Block, Bullets, Heading, Page, Paragraph, Picture, Table
 from codegrep.compare.runs import LeftOut
 from codegrep.compare.verdict import Verdict
+from codegrep.metrics.runs import few_repositories
 
 _MOST_SETTINGS = 40  # rows of the table of settings
 
@@ -88,6 +89,9 @@ def _warnings(comparison: Comparison) -> list[str]:
     commits = {run.tags.get("environment.git.commit", "")[:12] for design in designs for run in design.runs} - {""}
     if len(commits) > 1:
         said.append(f"The runs were made with {len(commits)} versions of the code: {', '.join(sorted(commits))}.")
+    repositories = len(set(analysis.repositories))
+    if repositories > 1:  # the verdict speaks of a single one
+        said += few_repositories(repositories, len(analysis.primary))
     said += alarms(designs)
     said += [f"Left out: {run.name} ({run.run_id[:8]}): {run.reason}." for run in comparison.left_out]
     return said
@@ -96,7 +100,7 @@ def _warnings(comparison: Comparison) -> list[str]:
 def _retrieval(analysis: Analysis) -> list[Block]:
     shown = [m for m in MEASURES if any(m.column in line.scores for line in analysis.retrievers)]
     header = (
-        "retriever", "runs", "F0.5 [95 %]", "median", *(m.label for m in shown if m is not PRIMARY)
+        "retriever", "runs", "F0.5 [95 %]", "median", *(_head(m, analysis) for m in shown if m is not PRIMARY)
     )  # fmt: skip
     rows = tuple(_retrieval_row(line, [m.column for m in shown if m is not PRIMARY]) for line in analysis.retrievers)
     blocks: list[Block] = [
@@ -111,6 +115,12 @@ def _retrieval(analysis: Analysis) -> list[Block]:
         )
         blocks += [Paragraph("F0.5 of each run:"), Bullets(each)]
     return blocks
+
+
+def _head(one: Measure, analysis: Analysis) -> str:
+    """A measure's label, with how many issues it is a mean of where these are not all."""
+    issues = next(line.scores[one.column].values.shape[1] for line in analysis.retrievers if one.column in line.scores)
+    return one.label if issues == len(analysis.issues) else f"{one.label} ({_count(issues, 'issue')})"
 
 
 def _retrieval_row(line: Retriever, columns: Sequence[str]) -> tuple[str, ...]:
@@ -229,7 +239,7 @@ def _events(designs: Sequence[Design]) -> list[Block]:
         return []
     body = tuple((row.label, row.unit, *(_event_cell(row, n) for n in range(len(designs)))) for row in rows)
     return [
-        Heading("Guard rails and failures in training"),
+        Heading("Guard rails, masked rollouts and failures in training"),
         Table(("", "unit", *(design.label for design in designs)), body, left=2),
         Paragraph("Means over runs, in parentheses the worst run where it differs."),
     ]
@@ -285,6 +295,9 @@ def _method(comparison: Comparison) -> list[Block]:
                 "measure; and the interval must not hold 0. From one run nothing is claimed about a design.",
                 f"Alike means: the whole interval is within ±{comparison.margin:g}.",
                 "What would settle it: normal approximation, 5 % two-sided, power 80 %, variances as measured.",
+                "Throughput is the wall time of the blocks that issues were answered in, by issues; nothing is claimed "
+                "about it. Latency is measured on a sample of issues that were answered alone, and compared on those "
+                "that all runs measured. Both depend on the machine.",
                 "* has seen the gold files: a ceiling, no rival.",
             )
         ),

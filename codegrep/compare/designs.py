@@ -26,6 +26,8 @@ _NO_CHOICE = (
     "evaluate.actors",
     "evaluate.models",
     "evaluate.baselines",
+    "evaluate.latency_issues",
+    "evaluate.targets",
 )
 _SEED = "seed"
 _REWARD = ("reward.function", "reward.params")

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from statistics import fmean
 
 from codegrep.compare.designs import Design, changes_results
-from codegrep.compare.runs import RunRecord
+from codegrep.compare.runs import EVENT_ROOMS, EVENTS, RunRecord
 from codegrep.tracking.names import describe
 
 ALARM_GAP = 0.1  # nats a token between sampling and training: the engine's weights are then probably stale
-_ROOMS = ("errors/", "governance/", "rollout/exit_")
-_MORE = ("completions/clipped_ratio", "group/dead_rate")
-_COUNTED = frozenset({"rollouts", "calls", "events", "turns"})  # units that add up over steps; shares are averaged
+# Units that add up over steps; shares are averaged.
+_COUNTED = frozenset({"rollouts", "calls", "turns", "requests", "tokens", "s"})
+_RAIL_TAG = "guard."
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def event_rows(designs: Sequence[Design]) -> list[EventRow]:
             for run in design.runs
             for row in run.curves
             for name in row
-            if name.startswith(_ROOMS) or name in _MORE
+            if name.startswith(EVENT_ROOMS) or name in EVENTS
         }
     )
     return [_row(name, designs) for name in names]
@@ -60,7 +60,11 @@ def alarms(designs: Sequence[Design]) -> list[str]:
 
 
 def _alarms(run: RunRecord) -> list[str]:
-    found = []
+    found = [
+        f"guard rail {tag.removeprefix(_RAIL_TAG)}: {value}"
+        for tag, value in sorted(run.training_tags.items())
+        if tag.startswith(_RAIL_TAG)
+    ]
     gaps = [row["policy/logprob_gap"] for row in run.curves if "policy/logprob_gap" in row]
     if gaps and max(gaps) > ALARM_GAP:
         found.append(
@@ -105,4 +109,6 @@ def _of_run(run: RunRecord, name: str, counted: bool) -> float | None:
 def _label(name: str, meaning: str) -> str:
     if name.startswith("rollout/exit_"):
         return f"rollouts that ended with {name.removeprefix('rollout/exit_')}"
+    if name.startswith("guard/"):
+        return f"steps beyond the limit of guard rail {name.removeprefix('guard/')}"
     return f"{meaning.partition('(')[0].strip()} ({name})" if meaning else name

@@ -15,6 +15,8 @@ class Measure:
         better: "higher", "lower", or "" where neither is.
         digits: after the point.
         share: printed in per cent.
+        partial: only some issues have it; it is compared on those that every run of every design has it on.
+        claims: whether designs are set against each other on it.
     """
 
     column: str
@@ -22,6 +24,8 @@ class Measure:
     better: str
     digits: int = 3
     share: bool = False
+    partial: bool = False
+    claims: bool = True
 
     def text(self, value: float | None, signed: bool = False) -> str:
         """A value as it is printed; a dash for none."""
@@ -43,7 +47,13 @@ MEASURES = (
     Measure("turns", "turns", "lower", 1),
     Measure("calls", "tool calls", "lower", 1),
     Measure("generated_tokens", "sampled tokens", "lower", 0),
-    Measure("seconds", "seconds an issue", "lower", 2),
+    Measure("f05_mined", "F0.5, mined targets", "higher", partial=True),
+    Measure("line_f05", "lines, F0.5", "higher", partial=True),
+    Measure("class_f1", "classes, F1", "higher", partial=True),
+    Measure("function_f1", "functions, F1", "higher", partial=True),
+    # Of blocks of issues that were answered together: it has no value for one issue, and says how busy a machine was.
+    Measure("seconds_per_issue", "seconds an issue, throughput", "", 2, claims=False),
+    Measure("latency_seconds", "seconds alone, latency", "lower", 2, partial=True),
 )
 PRIMARY = MEASURES[0]
 _BY_COLUMN = {measure.column: measure for measure in MEASURES}

@@ -27,14 +27,15 @@ CURVES = (
     "completions/generated",
     "completions/mean_length",
     "optim/grad_norm",
-    "completions/clipped_ratio",
-    "group/dead_rate",
+    "ladder/f05",
     "optim/tokens",
     "policy/logprob_gap",
     "seconds/step",
     "seconds/cpu",
 )
-CURVE_ROOMS = ("errors/", "governance/", "rollout/exit_", "ladder/")  # all of their names
+# What was held back or went wrong in training: all names of these rooms, and single ones.
+EVENT_ROOMS = ("errors/", "guard/", "judge/", "masked/", "rollout/exit_")
+EVENTS = ("completions/clipped_ratio", "group/dead_rate", "policy/sequence_masked", "process/invalid")
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class RunRecord:
         curves: one dict a training step; empty where the run did not train.
         rows: held-out results of every retriever.
         curves_from: run that trained the adapter, where that was not this one (runs share stages by fingerprint).
+        training_tags: tags of the run that the curves are from.
     """
 
     run_id: str
@@ -70,6 +72,7 @@ class RunRecord:
     curves: History = field(default_factory=list)
     rows: Sequence[IssueRow] = ()
     curves_from: str = ""
+    training_tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def seed(self) -> str:
@@ -116,6 +119,7 @@ def read_runs(client: MlflowClient, uri: str, found: Sequence[Run]) -> tuple[lis
                 curves=_curves(uri, trained_by or run_id),
                 rows=rows,
                 curves_from=trained_by,
+                training_tags=dict((client.get_run(trained_by) if trained_by else run).data.tags),
             )
         )
     return records, left_out
@@ -168,7 +172,8 @@ def _trained_by(client: MlflowClient, run: Run) -> str:
 
 
 def _curves(uri: str, run_id: str) -> History:
-    past = history(TrackingHandle(uri, run_id), lambda name: name in CURVES or name.startswith(CURVE_ROOMS))
+    wanted = (*CURVES, *EVENTS)
+    past = history(TrackingHandle(uri, run_id), lambda name: name in wanted or name.startswith(EVENT_ROOMS))
     return [row for row in past if "reward/total" in row or "ladder/f05" in row]
 
 

@@ -192,6 +192,8 @@ def _also(a: str, b: str, analysis: Analysis) -> list[str]:
         first, second = (more, b if more == a else a)
         word = {"higher": "better", "lower": "costlier", "": "more"}[other.better]
         shown = other.text(abs(d.estimate))
+        if other.partial:
+            shown += f" on {contrast.result.better + contrast.result.equal + contrast.result.worse} issues"
         said.append(f"{other.label}: {first} {'has' if word == 'more' else 'is'} {word} than {second} by {shown}")
     return said
 

@@ -18,6 +18,9 @@ class EvaluateConfig:
         temperature: 0 is greedy. bootstrap: resamples.
         batch: issues a block.
         actors: agent actors.
+        latency_issues: issues that every retriever answers once more, one at a time, for its latency; 0 measures none.
+        targets: samples.parquet of `python -m codegrep label` with target sets of held-out issues, which results are
+            given against too, beside the patch's files; None where there are none.
         loaded: model in MLflow that is measured as "loaded" (models:/NAME@ALIAS and the like); None where it is not
             among `models`.
     """
@@ -29,3 +32,5 @@ class EvaluateConfig:
     batch: int
     actors: int
     loaded: str | None = None
+    latency_issues: int = 0
+    targets: str | None = None

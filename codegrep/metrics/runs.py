@@ -23,6 +23,7 @@ from codegrep.metrics.resampling import clustered_weights
 
 Floats = NDArray[np.float64]
 _TIES = 1e-12
+_FEW_REPOSITORIES = 8  # with fewer, the spread between repositories is a guess
 
 
 @dataclass(frozen=True)
@@ -290,6 +291,34 @@ def detectable(variance: Variance, *, power: float = 0.8, alpha: float = 0.05) -
 def least_repositories(alpha: float = 0.05) -> int:
     """Repositories below which flipping signs by repository cannot reach alpha, whatever the data: 6 for 0.05."""
     return math.ceil(1 - math.log2(alpha))
+
+
+def few_repositories(repositories: int, comparisons: int, *, alpha: float = 0.05) -> list[str]:
+    """Sentences on what held-out issues of so few repositories cannot show; none where there are enough.
+
+    Args:
+        comparisons: of one family, which Holm's correction is for.
+    """
+    if repositories == 1:
+        return [
+            "All issues are of one repository: intervals and tests resample its issues, and say nothing about other "
+            "repositories."
+        ]
+    said = []
+    if repositories < _FEW_REPOSITORIES:
+        said.append(
+            f"{repositories} repositories are few: how much repositories differ is itself uncertain then, and the "
+            "intervals are rough."
+        )
+    floor = 2.0 ** (1 - repositories)
+    lowest = floor * max(1, comparisons)
+    if lowest > alpha:
+        corrected = f", after Holm's correction of {comparisons} comparisons below {min(1.0, lowest):.3f}"
+        said.append(
+            f"With {repositories} repositories no p-value can get below {floor:.3f}{corrected * (comparisons > 1)}: no "
+            f"difference can be shown at the {100 * alpha:.0f} % level, whatever its size."
+        )
+    return said
 
 
 def _wanted_variance(difference: float, power: float, alpha: float) -> float:

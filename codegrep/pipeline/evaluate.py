@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,28 +13,39 @@ from codegrep.cluster.room import Demand
 from codegrep.config import MODELS
 from codegrep.errors import InfrastructureError
 from codegrep.issues import Issue
-from codegrep.metrics.retrieval import score_issue
-from codegrep.pipeline import ladder, prepare
+from codegrep.metrics.retrieval import place_scores, score_issue
+from codegrep.pipeline import held_out_targets, ladder, prepare, timing
 from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
-from codegrep.pipeline.engines import backend_of
+from codegrep.pipeline.engines import EngineHandle, backend_of
 from codegrep.pipeline.flow import through_ray_data
 from codegrep.pipeline.loaded import fetched
 from codegrep.pipeline.models import PolicyFiles, base_model, policy_files
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.workers import AgentSettings, AgentWorker, BM25Worker, TeacherWorker
+from codegrep.rewards.scores import f_beta
+from codegrep.rollout.outcome import outcome_for
 from codegrep.rollout.record import Rollout
 from codegrep.rollout.store import RolloutWriter, read_rollouts, rollout_from_row
 
 BM25 = ("bm25", "bm25_no_tests")
 SCRIPTED = ("first_row", "oracle", "oracle_met")
+_ASKED_FOR = {"detailed": ("line_f05",), "entities": ("class_f1", "function_f1")}  # by agent.prompt
+_PLACE_COLUMNS = [name for names in _ASKED_FOR.values() for name in names]
+_OPTIONAL = ("f05_mined", "mined", "latency_seconds", *_PLACE_COLUMNS)
+COLUMNS = 2  # raised when rows get other columns: they are made again then, from what was measured
 Row = dict[str, Any]
+Ask = Callable[[Sequence[Issue], int, int], Iterator[list[Row]]]  # issues, issues of a block, actors
 
 
 def inputs(context: Context) -> dict[str, Any]:
     """What decides the measured numbers: those of every retriever that is asked for."""
     evaluation = context.config.evaluate
-    made: dict[str, Any] = {"baselines": sorted(evaluation.baselines)}
+    made: dict[str, Any] = {"baselines": sorted(evaluation.baselines), "columns": COLUMNS}
+    if evaluation.latency_issues:
+        made["latency_issues"] = evaluation.latency_issues
+    if evaluation.targets:
+        made["targets"] = held_out_targets.identity(context)
     if context.config.train.ladder.every:  # its selection issues are left out
         made["ladder"] = context.config.train.ladder
     if set(evaluation.baselines) & set(BM25):
@@ -87,7 +99,9 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     if wanted & set(BM25):
         rows += _bm25_rows(context, held_out)
     if wanted & set(SCRIPTED):
-        rows += _scripted_rows(context, held_out)
+        scripted = _scripted_rows(context, held_out)
+        times = timing.read(context.store.open("measured-scripted", _scripted_inputs(context)).folder)
+        rows += [{**row, **times.of(row["instance_id"])} for row in scripted]
     for which in MODELS:
         if which in config.evaluate.models:
             rows += _agent_rows(context, held_out, which)
@@ -97,7 +111,13 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     # An issue that the machine lost for one retriever is left out for all, so that every comparison stays paired; it is
     # never a score of 0.
     gone = {instance_id for _, instance_id in lost}
-    table = [_scored(row, issue) for row, issue in _with_issues(kept, held_out) if issue.instance_id not in gone]
+    targets = held_out_targets.load(context, held_out) if config.evaluate.targets else {}
+    table = [
+        _scored(row, issue, targets.get(issue.instance_id))
+        for row, issue in _with_issues(kept, held_out)
+        if issue.instance_id not in gone
+    ]
+    table = _without_empty(table)
     if not table:
         raise InfrastructureError(f"every held-out issue was lost ({next(iter(lost.values()), 'none was measured')})")
     artifact.write_json("per_issue.json", table)
@@ -112,7 +132,7 @@ def already(context: Context, artifact: Artifact) -> None:
 
 
 def per_issue(artifact: Artifact) -> list[Row]:
-    """One row an issue and retriever: files, scores, turns, calls, tokens, seconds, exit cause."""
+    """One row an issue and retriever: files, scores, turns, calls, tokens, times, exit cause."""
     return list(artifact.read_json("per_issue.json"))
 
 
@@ -127,10 +147,12 @@ def _bm25_rows(context: Context, issues: Sequence[Issue]) -> list[Row]:
     }
     measured = context.store.open("measured-bm25", _bm25_inputs(context))
     found = _kept_rows(context, measured, "bm25", issues, BM25Worker, arguments)
+    times = timing.read(measured.folder)
     rows = []
     for row in found:
         for k in (1, 2):
-            rows.append({**row, "retriever": f"{row['retriever']}_top{k}", "files": row["files"][:k]})
+            own = times.of(row["instance_id"], row["retriever"])
+            rows.append({**row, **own, "retriever": f"{row['retriever']}_top{k}", "files": row["files"][:k]})
     return rows
 
 
@@ -160,19 +182,39 @@ def _agent_rows(context: Context, issues: Sequence[Issue], which: str) -> list[R
     # What the machine lost is asked again.
     done = {r.instance_id for r in read_rollouts(folder) if not r.error} if folder.is_dir() else set()
     todo = [issue for issue in issues if issue.instance_id not in done]
-    with RolloutWriter(folder) as writer, context.progress(f"agent, {which}", len(issues)) as advance:
-        advance(len(issues) - len(todo))
-        for rows in _answers(context, files, todo, which) if todo else ():
-            for row in rows:
-                writer.add(rollout_from_row(row["rollout"]))
-            writer.flush()
-            advance(len(rows))
+    with _agents(context, files, which) as ask:
+        _measure_alone(context, measured.folder, f"agent, {which}", issues, ask)
+        with RolloutWriter(folder) as writer, context.progress(f"agent, {which}", len(issues)) as advance:
+            advance(len(issues) - len(todo))
+            for rows in ask(todo, context.config.evaluate.batch, context.config.evaluate.actors):
+                for row in rows:
+                    writer.add(rollout_from_row(row["rollout"]))
+                writer.flush()
+                timing.note(measured.folder, rows, alone=False, of=[_instance(row) for row in rows])
+                advance(len(rows))
     latest: dict[str, Rollout] = {}
     for rollout in read_rollouts(folder):
         if rollout.instance_id not in latest or latest[rollout.instance_id].error:
             latest[rollout.instance_id] = rollout
     measured.finish({"issues": len(latest), "lost": sum(1 for r in latest.values() if r.error)})
-    return [{**_rollout_row(r), "retriever": which} for r in latest.values()]
+    times = timing.read(measured.folder)
+    by_id = {issue.instance_id: issue for issue in issues}
+    return [
+        {
+            **_rollout_row(r),
+            **times.of(r.instance_id),
+            **_places_in(r, by_id[r.instance_id], context.config.agent.prompt),
+            "retriever": which,
+        }
+        for r in latest.values()
+        if r.instance_id in by_id
+    ]
+
+
+def _places_in(rollout: Rollout, issue: Issue, prompt: str) -> Row:
+    """Scores of the lines, classes and functions of an answer, as far as the prompt asks for them."""
+    scores = place_scores(outcome_for(rollout, issue))
+    return {name: scores[name] for name in _ASKED_FOR.get(prompt, ())}
 
 
 def _kept_rows(
@@ -182,29 +224,59 @@ def _kept_rows(
     that the machine lost.
     """
     path = measured.folder / "rows.jsonl"
-    rows = [row for row in _read_lines(path) if not _error(row)]
+    rows = [row for row in timing.read_lines(path) if not _error(row)]
     done = {_instance(row) for row in rows}
     todo = [issue for issue in issues if issue.instance_id not in done]
+
+    def ask(some: Sequence[Issue], batch: int, actors: int = 1) -> Iterator[list[Row]]:
+        return through_ray_data(some, worker, arguments, batch=batch, actors=actors, num_cpus=0.5)
+
+    _measure_alone(context, measured.folder, label, issues, ask)
     with context.progress(label, len(issues)) as advance, path.open("a", encoding="utf-8") as out:
         advance(len(issues) - len(todo))
-        batch = context.config.evaluate.batch
-        for block in through_ray_data(todo, worker, arguments, batch=batch, actors=1, num_cpus=0.5):
+        for block in ask(todo, context.config.evaluate.batch):
             out.writelines(json.dumps(row) + "\n" for row in block)
             out.flush()
+            timing.note(measured.folder, block, alone=False, of=[_instance(row) for row in block])
             rows.extend(block)
             advance(len({_instance(row) for row in block}))
     measured.finish({"rows": len(rows), "lost": sum(1 for row in rows if _error(row))})
     return rows
 
 
-def _answers(context: Context, files: PolicyFiles, todo: Sequence[Issue], which: str) -> Iterator[list[Row]]:
-    """Rows of the agents, block by block; the engine is there as long as they are asked for."""
+def _measure_alone(context: Context, folder: Path, label: str, issues: Sequence[Issue], ask: Ask) -> None:
+    """Note the latency of the sample's issues that have none yet."""
+    wanted = timing.sample(issues, context.config.evaluate.latency_issues)
+    known = {instance_id for instance_id, _ in timing.read(folder).alone}
+    wanted = [issue for issue in wanted if issue.instance_id not in known]
+    if not wanted:
+        return
+    of = {issue.instance_id for issue in wanted}
+    asked = timing.with_warm_up(wanted, issues)
+    with context.progress(f"{label}, one at a time", len(asked)) as advance:
+        for rows in ask(asked, 1, 1):
+            timing.note(folder, rows, alone=True, of=of)
+            advance(1)
+
+
+@contextmanager
+def _agents(context: Context, files: PolicyFiles, which: str) -> Iterator[Ask]:
+    """Asks agents, block by block. The engine starts with the first question and ends with the context."""
     config, evaluation = context.config, context.config.evaluate
     cpus, gpus = config.train.cpus_per_worker, 1.0 if config.train.use_gpu and not config.engine.vllm else 0.0
     workers = Demand("agent workers", "evaluate.actors or train.cpus_per_worker", cpus, gpus, evaluation.actors)
-    engine = backend_of(config.engine).open(config, files, lora_rank=0, beside=[workers])
+    engine: EngineHandle | None = None
+
+    def ask(some: Sequence[Issue], batch: int, actors: int) -> Iterator[list[Row]]:
+        nonlocal engine
+        if not some:
+            return iter(())
+        if engine is None:
+            engine = backend_of(config.engine).open(config, files, lora_rank=0, beside=[workers])
+        given = {**arguments, "engine": engine}
+        return through_ray_data(some, AgentWorker, given, batch=batch, actors=actors, num_cpus=cpus, num_gpus=gpus)
+
     arguments = {
-        "engine": engine,
         "settings": AgentSettings(config.agent, config.tools, config.model.context),
         "sandbox": sandbox_for(context),
         "temperature": evaluation.temperature,
@@ -212,29 +284,10 @@ def _answers(context: Context, files: PolicyFiles, todo: Sequence[Issue], which:
         "label": which,
     }
     try:
-        yield from through_ray_data(
-            todo,
-            AgentWorker,
-            arguments,
-            batch=evaluation.batch,
-            actors=evaluation.actors,
-            num_cpus=cpus,
-            num_gpus=gpus,
-        )
+        yield ask
     finally:
-        engine.end()
-
-
-def _read_lines(path: Path) -> list[Row]:
-    if not path.is_file():
-        return []
-    rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue  # the last line of a run that was killed while writing; the issue is asked again
-    return rows
+        if engine is not None:
+            engine.end()
 
 
 def _instance(row: Row) -> str:
@@ -252,7 +305,6 @@ def _rollout_row(rollout: Rollout) -> Row:
         "turns": len(rollout.turns),
         "calls": sum(rollout.calls_per_turn),
         "generated_tokens": rollout.generated_tokens,
-        "seconds": sum(t.seconds_generation + t.seconds_tools for t in rollout.turns),
         "exit_cause": rollout.exit_cause,
         "error": rollout.error,
     }
@@ -265,7 +317,7 @@ def _with_issues(rows: Iterable[Row], issues: Sequence[Issue]) -> Iterable[tuple
             yield row, by_id[row["instance_id"]]
 
 
-def _scored(row: Row, issue: Issue) -> Row:
+def _scored(row: Row, issue: Issue, targets: Sequence[str] | None) -> Row:
     score: Callable[..., Any] = score_issue
     whole = asdict(score(issue.instance_id, issue.repo, row["files"], issue.gold_files))
     first = score(issue.instance_id, issue.repo, row["files"], issue.gold_files, k=1)
@@ -273,14 +325,24 @@ def _scored(row: Row, issue: Issue) -> Row:
         "retriever": row["retriever"],
         **whole,
         "f05_top1": first.f05,
+        "f05_mined": None if targets is None else f_beta(row["files"], targets),
+        **{name: row.get(name) for name in _PLACE_COLUMNS},
         "answer": list(row["files"]),
         "gold": list(issue.gold_files),
+        "mined": None if targets is None else list(targets),
         "turns": row.get("turns"),
         "calls": row.get("calls"),
         "generated_tokens": row.get("generated_tokens"),
-        "seconds": row.get("seconds"),
+        "seconds_per_issue": row.get("seconds_per_issue"),
+        "latency_seconds": row.get("latency_seconds"),
         "exit_cause": row.get("exit_cause", ""),
     }
+
+
+def _without_empty(table: Sequence[Row]) -> list[Row]:
+    """The rows without the columns of other targets, places and latency that none of them has a value in."""
+    empty = [name for name in _OPTIONAL if all(row[name] is None for row in table)]
+    return [{name: value for name, value in row.items() if name not in empty} for row in table]
 
 
 def _family(retriever: str) -> str:

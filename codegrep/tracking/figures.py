@@ -11,6 +11,7 @@ from codegrep.tracking import style
 from codegrep.tracking.curves import training_curves
 from codegrep.tracking.rows import EvaluationRow, IssueScore
 from codegrep.tracking.style import COLOURS, GREY
+from codegrep.tracking.terminal import resampled
 
 __all__ = ["gain_by_issue", "retriever_bars", "training_curves"]
 
@@ -48,7 +49,8 @@ def retriever_bars(rows: Sequence[EvaluationRow], title: str = "File F0.5 on hel
     axes.set_yticks(range(len(ranked)), [_label(row, rows) for row in ranked])
     axes.set_ylim(-0.6, len(ranked) - 0.25)
     axes.set_xlim(0, min(1.02, max(0.4, 0.06 + max(row.f05_high or row.f05_mean for row in ranked))))
-    axes.set_xlabel("file F0.5 (mean over issues, 95% bootstrap interval)")
+    units = resampled(rows)
+    axes.set_xlabel(f"file F0.5 (mean over issues, 95% bootstrap interval{' over ' * bool(units)}{units})")
     axes.grid(axis="x", color="#e3e3e3")
     axes.set_axisbelow(True)
     style.open_axes(axes, left=False)

@@ -20,12 +20,19 @@ class EvaluationRow:
         kind: "model"; "baseline" (BM25 and the like); "scripted", which uses neither model nor gold files; "oracle",
             which has seen the gold files and only shows the ceiling.
         issues: how many were measured.
-        f05_mean, f05_low, f05_high: macro mean of file F0.5 and its 95% bootstrap interval.
+        f05_mean, f05_low, f05_high: macro mean of file F0.5 and its 95% bootstrap interval over repositories and the
+            issues within them.
+        repositories: that the issues come from.
         f05_median, precision, recall: macro, in [0, 1].
         share_08: share of issues with F0.5 >= 0.8.
         files: mean length of the answer.
         turns, calls, tokens: means of an issue; tokens are generated ones.
-        seconds: mean latency of an issue.
+        seconds_per_issue: wall time of the blocks that issues were answered in, by issues: throughput, no latency.
+        latency_seconds: mean over `latency_issues` issues that were answered alone, one at a time.
+        f05_mined, f05_mined_low, f05_mined_high: file F0.5 against mined target sets, on the `mined_issues` that have
+            one.
+        line_f05: line-range F0.5 on the `line_issues` whose gold has lines.
+        class_f1, function_f1: F1 of classes and functions on the issues whose gold has some.
     """
 
     retriever: str
@@ -42,7 +49,20 @@ class EvaluationRow:
     turns: float | None = None
     calls: float | None = None
     tokens: float | None = None
-    seconds: float | None = None
+    seconds_per_issue: float | None = None
+    repositories: int | None = None
+    latency_seconds: float | None = None
+    latency_issues: int | None = None
+    f05_mined: float | None = None
+    f05_mined_low: float | None = None
+    f05_mined_high: float | None = None
+    mined_issues: int | None = None
+    line_f05: float | None = None
+    line_issues: int | None = None
+    class_f1: float | None = None
+    class_issues: int | None = None
+    function_f1: float | None = None
+    function_issues: int | None = None
 
     def metrics(self) -> dict[str, float]:
         """The row under the names of the catalogue: 'eval/<retriever>/<measure>'."""

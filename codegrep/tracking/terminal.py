@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from rich import box
 from rich.table import Table
@@ -11,7 +11,11 @@ from rich.text import Text
 from codegrep.tracking.rows import EvaluationRow, FunnelRow
 
 _NONE = "–"
-_LEAST_TELLING = ("median", "calls", "files", "s", "tokens", "turns", "≥0.8")  # in the order in which they go
+# In the order in which they go.
+_LEAST_TELLING = (
+    *("median", "calls", "files", "s/issue", "tokens", "turns", "s alone", "≥0.8", "function", "class", "lines"),
+    "mined",
+)
 _STYLES = {"model": "bold", "baseline": "", "scripted": "", "oracle": "dim"}
 
 
@@ -37,13 +41,21 @@ def evaluation_table(rows: Sequence[EvaluationRow], title: str = "", width: int 
     table = Table(
         title=title or None, title_justify="left", caption_justify="left", pad_edge=False, box=box.SIMPLE_HEAD
     )
-    table.caption = _caption(rows, issues, left_out)
+    table.caption = _caption(rows, issues, columns, left_out)
     table.add_column("retriever", overflow="fold")
     for name in columns:
         table.add_column(name, justify="right", no_wrap=True)
     for index, row in enumerate(rows):
         table.add_row(Text(names[index]), *(cells[index] for cells in columns.values()), style=_STYLES[row.kind])
     return table
+
+
+def resampled(rows: Sequence[EvaluationRow]) -> str:
+    """What the intervals of these rows draw again, in words; "" where they have none or differ in it."""
+    counts = {row.repositories for row in rows}
+    if len(counts) != 1 or (count := counts.pop()) is None:
+        return ""
+    return f"{count} repositories and their issues" if count > 1 else "the issues of one repository"
 
 
 def _columns(rows: Sequence[EvaluationRow], several_counts: bool) -> dict[str, list[str]]:
@@ -57,7 +69,12 @@ def _columns(rows: Sequence[EvaluationRow], several_counts: bool) -> dict[str, l
         "turns": [_number(row.turns, 1) for row in rows],
         "calls": [_number(row.calls, 1) for row in rows],
         "tokens": [_number(row.tokens, 0) for row in rows],
-        "s": [_number(row.seconds, 2) for row in rows],
+        "s/issue": [_number(row.seconds_per_issue, 2) for row in rows],
+        "s alone": [_number(row.latency_seconds, 2) for row in rows],
+        "mined": [_share(row.f05_mined) for row in rows],
+        "lines": [_share(row.line_f05) for row in rows],
+        "class": [_share(row.class_f1) for row in rows],
+        "function": [_share(row.function_f1) for row in rows],
     }
     if several_counts:
         columns["n"] = [str(row.issues) for row in rows]
@@ -89,8 +106,31 @@ def funnel_table(rows: Sequence[FunnelRow], title: str = "", what: str = "issues
     return table
 
 
-def _caption(rows: Sequence[EvaluationRow], issues: Sequence[int], left_out: Sequence[str]) -> str | None:
+_PARTS = {
+    "s alone": "latency_issues",
+    "mined": "mined_issues",
+    "lines": "line_issues",
+    "class": "class_issues",
+    "function": "function_issues",
+}
+
+
+def on_parts(rows: Sequence[EvaluationRow], columns: Collection[str]) -> dict[str, str]:
+    """Of these columns the ones that are means over a part of the issues, with how many: "8 issues"."""
+    said = {}
+    for name in (name for name in _PARTS if name in columns):
+        counts = sorted({count for row in rows if (count := getattr(row, _PARTS[name])) is not None})
+        said[name] = f"{' or '.join(map(str, counts))} issue{'s' * (counts != [1])}"
+    return said
+
+
+def _caption(
+    rows: Sequence[EvaluationRow], issues: Sequence[int], columns: Collection[str], left_out: Sequence[str]
+) -> str | None:
     notes = [f"{issues[0]} held-out issue{'s' * (issues[0] != 1)}"] if len(issues) == 1 else []
+    if units := resampled(rows):
+        notes.append(f"95%: resampling {units}")
+    notes += [f"{name}: {count}" for name, count in on_parts(rows, columns).items()]
     if any(row.kind == "oracle" for row in rows):
         notes.append("* has seen the gold files: a ceiling, no retriever")
     if left_out:

@@ -63,7 +63,7 @@ def rows(design: str, seed: int, quality: float) -> list[dict[str, object]]:
                         "turns": 2 if retriever == "trained" else None,
                         "calls": 5 if retriever == "trained" else None,
                         "generated_tokens": 200 if retriever == "trained" else None,
-                        "seconds": 0.5,
+                        "seconds_per_issue": 0.5,
                     }
                 )
     return table

@@ -9,7 +9,7 @@ import pytest
 from codegrep.compare.command import main
 from codegrep.errors import ConfigError, DataError
 from codegrep.tracking import store
-from tests.compare.made_runs import results, write_run, write_sweep
+from tests.compare.made_runs import STEPS, results, write_run, write_sweep
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +92,24 @@ def test_a_run_that_reused_an_adapter_shows_the_curves_of_its_training(tmp_path,
     main(["--outputs", str(tmp_path), "v8-seed0-0123abcd", "--resamples", "300", "--no-log"])
     (page,) = (tmp_path / "compare").glob("*/compare.md")
     assert f"v8 seed 0 ({first.run_id[:8]})" in page.read_text() and "![Training curves" in page.read_text()
+
+
+def test_guard_rails_and_masked_rollouts_reach_the_page(tmp_path, outputs):
+    shutil.copyfile(outputs / "mlflow.db", tmp_path / "mlflow.db")
+    run = write_run(tmp_path, "v9", 0, 0.5)
+    for step in range(1, STEPS + 1):  # the rail is passed in the last three steps
+        passed = float(step > STEPS - 3)
+        run.metrics({"guard/kl": passed, "masked/repetition": 5.0 * (step == 2), "judge/failed": passed}, step=step)
+    run.tags({"guard.kl": "0.31 > 0.3 at step 10", "artifact.train": "abc123"})
+    run.finish("FINISHED")
+    shares = write_run(tmp_path, "v8", 0, 0.5, trains=False)  # the adapter of v9: what its training met counts here too
+    shares.tags({"train.artifact": "abc123"})
+    shares.finish("FINISHED")
+    for folder in ("v9-seed0-0123abcd", "v8-seed0-0123abcd"):
+        main(["--outputs", str(tmp_path), folder, "--resamples", "300", "--no-log", "--to", str(tmp_path / folder)])
+        text = (tmp_path / folder / "compare.md").read_text()
+        assert "seed 0: guard rail kl: 0.31 > 0.3 at step 10" in text
+        lines = [line for line in text.splitlines() if line.startswith("|")]
+        assert any("steps beyond the limit of guard rail kl" in line and "25.0 %" in line for line in lines)
+        assert any("masked/repetition" in line and "rollouts a training | 5 |" in line for line in lines)
+        assert any("judge/failed)" in line and "rollouts a training | 3 |" in line for line in lines)

@@ -142,3 +142,37 @@ def test_the_page_in_both_forms():
     for heading in ("Held-out retrieval", "Cost of one training", "Guard rails", "How this was computed"):
         assert heading in text and heading in site
     assert html(page_of(comparison({"v1": 0.1, "<b>&|v3": 0.9}, (0, 1, 2)))) == site  # the same bytes again
+
+
+def timed(design: str, seed: int, seconds: float, issues: int) -> RunRecord:
+    """A run whose first `issues` issues of each retriever have a latency, and all a throughput."""
+    made = record(design, seed, 0.5)
+    numbers: dict[str, int] = {}
+    rows = []
+    for row in made.rows:
+        number = numbers[row.retriever] = numbers.get(row.retriever, -1) + 1
+        latency = seconds + 0.01 * (number % 3) if number % 6 == 0 and number // 6 < issues else None
+        rows.append(replace(row, values={**row.values, "seconds_per_issue": 9 * seconds, "latency_seconds": latency}))
+    return replace(made, rows=rows)
+
+
+def test_latency_is_compared_on_the_issues_of_its_sample_and_throughput_not_at_all():
+    runs = [timed(name, seed, s + 0.001 * seed, 7) for name, s in (("v1", 1.0), ("v3", 3.0)) for seed in (0, 1, 2)]
+    designs, left_out = group(runs)
+    found = analyse(designs, resamples=500)
+    contrast = found.contrast("v1", "v3", "latency_seconds")
+    assert contrast is not None and contrast.result.worse + contrast.result.better == 7
+    assert contrast.result.difference.estimate == pytest.approx(-2.0)
+    assert contrast.p_holm == pytest.approx(2 / 2**7)  # seven repositories, one issue each
+    assert found.contrast("v1", "v3", "seconds_per_issue") is None
+    said = verdict(found)
+    assert [line for line in said.pairs[0].also if "seconds" in line] == [
+        "seconds alone, latency: v3 is costlier than v1 by 2.00 on 7 issues"
+    ]
+    text = markdown(page_of(Comparison("test", tuple(designs), found, said, tuple(left_out), 0.02, 500)))
+    assert "seconds an issue, throughput |" in text and "seconds alone, latency (7 issues)" in text
+
+
+def test_a_sample_that_runs_do_not_share_is_not_compared():
+    runs = [timed("v1", 0, 1.0, 7), timed("v3", 0, 1.0, 0)]
+    assert analyse(group(runs)[0], resamples=100).contrast("v1", "v3", "latency_seconds") is None

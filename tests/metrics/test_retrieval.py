@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegrep.metrics.retrieval import best_f05, score_issue, summarise, truncate
+from codegrep.issues.issue import Entity, LineRange
+from codegrep.metrics.retrieval import best_f05, place_scores, score_issue, summarise, truncate
+from codegrep.rewards.outcome import Outcome
 
 
 def test_one_issue_by_hand() -> None:
@@ -78,3 +80,27 @@ def test_longer_lists_never_lose_recall(files: list[str], gold: set[str], k: int
     assert short.files <= k
     if short.files == k:
         assert short.f05 <= best_f05(len(gold), k) + 1e-12
+
+
+def outcome(**more: object) -> Outcome:
+    return Outcome(predicted=("a.py",), gold=frozenset({"a.py"}), calls_per_turn=(1,), answered=True, **more)  # type: ignore[arg-type]
+
+
+def test_lines_classes_and_functions_by_hand() -> None:
+    # Lines: one of two predictions covers half of one gold range of two: P = R = 1/2. Classes: the method answers its
+    # class, P = R = 1. Functions: one of two predictions, one gold: P = 1/2, R = 1, F1 = 2/3.
+    found = place_scores(
+        outcome(
+            predicted_ranges=(LineRange("a.py", 1, 5), LineRange("a.py", 90, 95)),
+            gold_ranges=(LineRange("a.py", 1, 10), LineRange("a.py", 50, 51)),
+            predicted_entities=(Entity("a.py", "Model.save", "function"), Entity("a.py", "helper", "function")),
+            gold_entities=frozenset({Entity("a.py", "Model", "class"), Entity("a.py", "Model.save", "function")}),
+        )
+    )
+    assert found == pytest.approx({"line_f05": 0.5, "class_f1": 1.0, "function_f1": 2 / 3})
+
+
+def test_gold_without_lines_or_classes_gives_no_score() -> None:
+    found = place_scores(outcome(gold_entities=frozenset({Entity("a.py", "f", "function")})))
+    assert found == {"line_f05": None, "class_f1": None, "function_f1": 0.0}
+    assert set(place_scores(outcome()).values()) == {None}  # unknown entities are not the same as none

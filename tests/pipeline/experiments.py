@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 TAG = "CODEGREP_TEST_RUN"  # in the environment of a run, so that whatever it starts can be found, also when orphaned
 HELD_OUT = 4
 STEPS = 2
+LATENCY = 1
 # The vocabulary of the nano model has 512 tokens, so that texts are some three times as long as with a real one.
 SMALL = (
     "+experiment=v3",
@@ -39,6 +40,7 @@ SMALL = (
     "train.grpo.save_every=1",
     "model.context=8192",
     "evaluate.bootstrap=200",
+    f"evaluate.latency_issues={LATENCY}",
     "cluster.num_cpus=2",
     "cluster.object_store_gib=0.1",
     "sandbox.min_free_gib=0.1",

@@ -14,7 +14,7 @@ import pytest
 from codegrep.config import STAGES
 from codegrep.rollout.record import ExitCause, Rollout
 from codegrep.rollout.store import read_rollouts
-from tests.pipeline.experiments import HELD_OUT, STEPS, Experiment, Running
+from tests.pipeline.experiments import HELD_OUT, LATENCY, STEPS, Experiment, Running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # whole runs; seconds on a busy machine
 MODELS = ("base", "warm_start", "trained")
@@ -86,6 +86,10 @@ def test_the_evaluation_covers_every_held_out_issue(artifacts: dict[str, Path]) 
         mine = [row["instance_id"] for row in rows if row["retriever"] == retriever]
         assert sorted(mine) == sorted(held_out)
     assert all(0.0 <= row["f05"] <= 1.0 and row["gold"] for row in rows)
+    assert all(row["seconds_per_issue"] > 0 for row in rows)
+    alone = [(row["retriever"], row["instance_id"]) for row in rows if row["latency_seconds"] is not None]
+    assert {retriever for retriever, _ in alone} == RETRIEVERS and len(alone) == LATENCY * len(RETRIEVERS)
+    assert len({instance_id for _, instance_id in alone}) == LATENCY
 
 
 def test_the_loss_mask_is_one_exactly_on_sampled_tokens(artifacts: dict[str, Path]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import random
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -17,7 +18,7 @@ from codegrep.tracking.terminal import evaluation_table, funnel_table
 ROWS = [
     EvaluationRow("base", "model", 56, 0.021, 0.0, 0.06, 0.0, 0.02, 0.02, 0.0, 1.2, 3.9, 2.1, 300, 9.1),
     EvaluationRow("trained", "model", 56, 0.531, 0.41, 0.65, 0.56, 0.55, 0.47, 0.43, 1.1, 2.0, 6.2, 130, 4.0),
-    EvaluationRow("BM25 top-1, no tests", "baseline", 56, 0.435, 0.314, 0.571, 0.5, 0.44, 0.41, 0.4, 1.0, seconds=0.02),
+    EvaluationRow("BM25 top-1, no tests", "baseline", 56, 0.435, 0.31, 0.57, 0.5, 0.44, 0.41, 0.4, 1.0),
     EvaluationRow("first row", "scripted", 56, 0.503),
     EvaluationRow("oracle answer", "oracle", 56, 1.0, 1.0, 1.0),
 ]
@@ -154,3 +155,19 @@ def test_the_card():
     assert "| trained | 0.531 | 0.410 to 0.650 | 0.550 | 0.470 | 56 |" in text
     assert "a\\|b c" in text and "pw" not in text and "`deadbeef`" in text and "license" not in text
     assert "Not measured." in markdown(ModelCard("x", "y", {}, {}, [], "z"))
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_more_columns_leave_the_table_readable(width):
+    rows = [
+        replace(
+            row, repositories=7, latency_seconds=1.5, latency_issues=8, f05_mined=0.4, mined_issues=30, line_f05=0.2
+        )
+        for row in ROWS
+    ]
+    console = Console(width=width, file=io.StringIO())
+    console.print(evaluation_table(rows, width=width))
+    text = console.file.getvalue()
+    assert "…" not in text and ".531 [.410, .650]" in text and " .400" in text  # mined targets are the last to go
+    shown = " ".join(text.split())
+    assert "95%: resampling 7 repositories and their issues" in shown and "mined: 30 issues" in shown
