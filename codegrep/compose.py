@@ -70,8 +70,12 @@ def _first_value(override: Any) -> str:
     return f"{sign}{group}={known[0]}"
 
 
-def load(cfg: DictConfig) -> Config:
+def load(cfg: DictConfig, fill_missing: bool = False) -> Config:
     """Turn a composed configuration into a checked Config.
+
+    Args:
+        cfg: as Hydra composed it.
+        fill_missing: names of data and models that have to be given may be missing, where nothing of them is opened.
 
     Raises:
         ConfigError: an unknown key, a wrong type, a missing value, or an impossible combination.
@@ -79,8 +83,13 @@ def load(cfg: DictConfig) -> Config:
     try:
         merged = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.create(OmegaConf.to_container(cfg)))
         missing = sorted(OmegaConf.missing_keys(merged))
-        if missing:
-            raise ConfigError(f"{', '.join(missing)} is not set", f"Give it on the command line: {missing[0]}=…")
+        if missing and not fill_missing:
+            raise ConfigError(
+                f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set",
+                f"Give {'it' if len(missing) == 1 else 'them'} on the command line: {missing[0]}=…",
+            )
+        for key in missing:
+            OmegaConf.update(merged, key, ["unset"] if key == "labels.trajectories" else "unset")
         config = cast(Config, OmegaConf.to_object(merged))
     except OmegaConfBaseException as error:
         raise explain(error) from None
@@ -117,6 +126,7 @@ def check(config: Config) -> None:
         "Add labels=catm and labels.trajectories=[…]",
     )
     check_split(config.data.split)
+    need(0 <= config.data.max_missing_gold <= 1, "data.max_missing_gold is no share", "Use a share in [0, 1]")
     need(bool(config.data.sources), "data.sources is empty", "Name at least one source")
     need(config.model.dtype in ("bfloat16", "float32"), "model.dtype is wrong", "Use bfloat16 or float32")
     need(config.tools.observation in ("results", "table"), "tools.observation is wrong", "Use results or table")
@@ -146,6 +156,17 @@ def check(config: Config) -> None:
     for field, known_values in _GRPO_CHOICES.items():
         value = getattr(grpo, field)
         need(value in known_values, f"train.grpo.{field} is {value}", f"Use {', '.join(known_values)}")
+    need(
+        0 <= grpo.adam_beta1 < 1 and 0 <= grpo.adam_beta2 < 1,
+        "train.grpo.adam_beta1 or adam_beta2 is out of range",
+        "Use values in [0, 1), for example 0.9 and 0.999",
+    )
+    need(grpo.weight_decay >= 0, "train.grpo.weight_decay is negative", "0 switches it off")
+    need(
+        not config.train.full_parameters or config.model.dtype == "float32",
+        f"train.full_parameters trains the weights themselves, and model.dtype={config.model.dtype} loses small steps",
+        "Set model.dtype=float32; GPUs compute in bfloat16 all the same",
+    )
     need(grpo.kl >= 0, "train.grpo.kl is negative", "The paper uses 0.02; 0 switches KL off")
     need(
         grpo.importance == "token" or grpo.loss_type == "grpo",

@@ -57,9 +57,12 @@ class DataConfig:
     Attributes:
         gold_entities: look up the classes and functions that the gold patches touch, for rewards that score them; needs
             gold line ranges, Python files, and some seconds for each thousand issues.
+        max_missing_gold: share of the training issues that may lack gold lines or entities that the reward scores; with
+            more of them nothing is trained. 1 allows all.
     """
 
     name: str
     sources: dict[str, SourceConfig]
     split: SplitConfig
     gold_entities: bool = False
+    max_missing_gold: float = 0.1

@@ -77,7 +77,8 @@ class GRPOSettings:
         steps: optimiser steps. prompts_per_step: issues a step (64). group_size: rollouts an issue (8).
         prompts_per_microbatch: issues whose rollouts go through forward and backward together.
         learning_rate, warmup_share, scheduler: 5e-6, 0.05, cosine.
-        kl: coefficient of KL against the adapter-off reference (0.02).
+        adam_beta1, adam_beta2, weight_decay: of AdamW (arXiv 2605.07276: 0.9, 0.98, 0.1).
+        kl: coefficient of KL against the model at the start of GRPO (0.02).
         measure_kl: score the reference also where kl is 0, so that policy/kl can be compared and guarded.
         kl_estimator: k3; k3_corrected multiplies it by the importance ratio; k2 has the gradient of the reverse KL.
         temperature, top_p, top_k: 1.0, 0.9, 50.
@@ -127,6 +128,9 @@ class GRPOSettings:
     save_every: int
     keep: int
     max_minutes: float
+    adam_beta1: float = 0.9
+    adam_beta2: float = 0.999
+    weight_decay: float = 0.0
 
 
 @dataclass
@@ -189,7 +193,13 @@ class GuardRailsConfig:
 
 @dataclass
 class TrainConfig:
-    """conf/train. workers: Ray Train workers; use_gpu: one GPU a worker."""
+    """conf/train.
+
+    Attributes:
+        workers: Ray Train workers. use_gpu: one GPU a worker.
+        full_parameters: train all weights in place of a LoRA adapter, in the warm start and in GRPO. Needs
+            model.dtype=float32, and an engine in the trainer's process for GRPO.
+    """
 
     lora: LoraSettings
     warm_start: WarmStartConfig
@@ -202,3 +212,4 @@ class TrainConfig:
     gradient_checkpointing: bool
     early_stop: EarlyStopConfig = field(default_factory=EarlyStopConfig)
     ladder: LadderConfig = field(default_factory=LadderConfig)
+    full_parameters: bool = False

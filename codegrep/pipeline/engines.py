@@ -191,6 +191,11 @@ class Replicas:
         if config.engine.vllm is None:
             raise ConfigError("engine.backend is that of vLLM, and engine.vllm is not set", "Use engine=vllm")
         check_vllm(config.engine.vllm)
+        if config.train.full_parameters and config.train.grpo.enabled and "train" in config.stages:
+            raise ConfigError(
+                "train.full_parameters=true trains all weights, and engine=vllm is sent adapters only",
+                "Use engine=transformers, or train.full_parameters=false",
+            )
         if config.engine.sync.max_staleness and config.train.grpo.temperature != 1.0:
             raise ConfigError(
                 "engine.sync.max_staleness needs train.grpo.temperature=1: engines give log-probabilities before "
@@ -265,8 +270,11 @@ class ReplicasHandle:
 
     def follow(self, policy: Policy) -> PolicyEngine:
         """See EngineHandle. Every worker sends the adapter; all have the same one, and a replica takes it once."""
+        from peft import PeftModel
+
         from codegrep.training.lora import package_adapter
 
+        assert isinstance(policy.model, PeftModel)  # see Replicas.check
         return FollowingReplicas(self.remote, partial(package_adapter, policy.model), self.config.sync)
 
     def serve(self) -> Served:

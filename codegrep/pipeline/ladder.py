@@ -151,11 +151,18 @@ def _measure(
     config = context.config
     folder = artifact.folder / "ladder" / f"step-{step:06d}"
     folder.mkdir(parents=True, exist_ok=True)
-    for name in _ADAPTER:
-        shutil.copyfile(adapter / name, folder / name)
+    if config.train.full_parameters:
+        from codegrep.training.full_parameters import keep_model  # torch: only when it has to be done
+
+        keep_model(adapter, model, folder)
+        files = PolicyFiles(folder)
+    else:
+        for name in _ADAPTER:
+            shutil.copyfile(adapter / name, folder / name)
+        files = PolicyFiles(model, folder)
     arguments = {
         # In the agents' own processes whatever the engine is: replicas belong to the policy in training.
-        "engine": InProcess().open(config, PolicyFiles(model, folder), lora_rank=0, beside=()),
+        "engine": InProcess().open(config, files, lora_rank=0, beside=()),
         "settings": AgentSettings(config.agent, config.tools, config.model.context),
         "sandbox": sandbox_for(context),
         "temperature": 0.0,

@@ -52,5 +52,7 @@ def policy_files(context: Context, which: str) -> PolicyFiles:
     if which == "warm_start":
         return started
     trained = context.need("train")
+    if (trained.folder / "model").is_dir():  # all weights were trained
+        return PolicyFiles(trained.folder / "model")
     adapter = trained.folder / "adapter"
     return PolicyFiles(started.model, adapter if adapter.is_dir() else None)

@@ -26,6 +26,10 @@ def log_policy(context: Context, lines: Sequence[EvaluationRow]) -> None:
     """
     warm, trained = (_adapter(context, stage) for stage in ("warm_start", "train"))
     if warm is None and trained is None:
+        if context.config.train.full_parameters:
+            context.say(
+                "  no model is logged: all weights were trained, and a package holds adapters; see artifacts/train-…"
+            )
         return
     config = context.config
     if warm is None and config.train.warm_start.enabled:

@@ -1,4 +1,4 @@
-"""Stage 3: GRPO with LoRA on the warm-started model, under the configured reward design (SPEC 1.5, 1.6)."""
+"""Stage 3: GRPO on the warm-started model, with LoRA or of all weights, under the configured reward design (SPEC 1.5, 1.6)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from codegrep.rewards.signals import load_governance, load_verdicts
 
 
 def inputs(context: Context) -> dict[str, Any]:
-    """What decides the trained adapter."""
+    """What decides the trained policy."""
     config = context.config
     if not config.train.grpo.enabled:
         return {"enabled": False, "start": context.need("warm_start").fingerprint}
@@ -28,7 +28,7 @@ def inputs(context: Context) -> dict[str, Any]:
         "start": context.need("warm_start").fingerprint,
         "issues": label.training_fingerprint(context),
         "grpo": choices(config.train.grpo),
-        "lora": config.train.lora,
+        **trained_weights(config),
         "workers": config.train.workers,
         "reward": config.reward,
         "advantage": config.advantage,
@@ -41,6 +41,11 @@ def inputs(context: Context) -> dict[str, Any]:
         **({"engine": [config.engine.name, config.engine.sync]} if config.engine.vllm else {}),
         **signals(config),
     }
+
+
+def trained_weights(config: Config) -> dict[str, Any]:
+    """What is trained, as part of a fingerprint."""
+    return {"full_parameters": True} if config.train.full_parameters else {"lora": config.train.lora}
 
 
 def _endings(context: Context) -> dict[str, Any]:
@@ -65,6 +70,9 @@ _NEUTRAL = {
     "sampling_correction": "none",
     "sampling_low": 0.0,
     "sampling_high": None,
+    "adam_beta1": 0.9,
+    "adam_beta2": 0.999,
+    "weight_decay": 0.0,
 }
 
 
@@ -99,7 +107,7 @@ def signals(config: Config) -> dict[str, Any]:
 
 
 def run(context: Context, artifact: Artifact) -> dict[str, Any]:
-    """Train, or continue from the last checkpoint; keep the adapter."""
+    """Train, or continue from the last checkpoint; keep the adapter, or the model where all weights are trained."""
     config = context.config
     if not config.train.grpo.enabled:
         context.say("  off: the warm-started model is the result")
@@ -107,7 +115,10 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     start = policy_files(context, "warm_start")
     ladder.selection(config, prepare.load(context.need("prepare")))  # refuses what cannot choose before engines start
     engine = backend_of(config.engine).open(
-        config, start, lora_rank=config.train.lora.r, beside=[training_demand(config)]
+        config,
+        start,
+        lora_rank=0 if config.train.full_parameters else config.train.lora.r,
+        beside=[training_demand(config)],
     )
     try:
         return _train(context, artifact, start, engine)
@@ -121,6 +132,7 @@ def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: Eng
     from codegrep.pipeline.watch import trained_with_progress
     from codegrep.training.base_model import BaseModel
     from codegrep.training.loops import GRPOJob, grpo_loop
+    from codegrep.training.full_parameters import keep_model
     from codegrep.training.lora import ADAPTER_FILE, adapter_sha256
     from codegrep.training.ray_loop import TrainingResult
 
@@ -129,7 +141,7 @@ def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: Eng
     settings = AgentSettings(config.agent, config.tools, config.model.context)
     job = GRPOJob(
         base=BaseModel(str(start.model), config.model.dtype),
-        lora=config.train.lora,
+        lora=None if config.train.full_parameters else config.train.lora,
         settings=config.train.grpo,
         issues=label.training_issues(context),
         reward=config.reward,
@@ -171,10 +183,15 @@ def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: Eng
         context.say(f"  best of {len(climbed.rungs)} checkpoints: step {climbed.rung.step}")
     else:
         result = trained_with_progress(context, artifact, grpo_loop, job, "GRPO", progress_file, said_file)
-    adapter = artifact.folder / "adapter"
-    adapter.mkdir(exist_ok=True)
-    for name in (ADAPTER_FILE, "adapter_config.json"):
-        shutil.copyfile(result.adapter / name, adapter / name)
+    kept: dict[str, Any] = {}
+    if config.train.full_parameters:
+        keep_model(result.adapter, start.model, artifact.folder / "model")
+    else:
+        adapter = artifact.folder / "adapter"
+        adapter.mkdir(exist_ok=True)
+        for name in (ADAPTER_FILE, "adapter_config.json"):
+            shutil.copyfile(result.adapter / name, adapter / name)
+        kept["adapter_sha256"] = adapter_sha256(adapter)
     if result.stopped:
         context.say(f"  {result.stopped}")
     return {
@@ -182,7 +199,7 @@ def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: Eng
         "max_steps": result.max_steps,
         "used_seconds": result.used_seconds,
         "stopped": result.stopped,
-        "adapter_sha256": adapter_sha256(adapter),
+        **kept,
         **chosen,
         **{name.replace("/", "_"): value for name, value in result.metrics.items() if name.startswith("reward/")},
     }

@@ -9,6 +9,7 @@ from codegrep.pipeline import demonstrations as shown
 from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.models import base_model
+from codegrep.pipeline.train import trained_weights
 from codegrep.rollout.store import read_rollouts
 
 
@@ -20,7 +21,7 @@ def inputs(context: Context) -> dict[str, Any]:
     return {
         "demonstrations": shown.inputs(context),
         "warm_start": config.train.warm_start,
-        "lora": config.train.lora,
+        **trained_weights(config),
         "model": config.model,
         "seed": _seed(context),
         "workers": config.train.workers,
@@ -41,6 +42,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     from codegrep.training.base_model import BaseModel
     from codegrep.training.examples import make_examples
     from codegrep.training.loops import WarmStartJob, warm_start_loop
+    from codegrep.training.full_parameters import keep_model
     from codegrep.training.lora import ADAPTER_FILE, merge_adapter
 
     disable_progress_bar()
@@ -53,7 +55,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     progress_file = artifact.folder / "step"
     job = WarmStartJob(
         base=BaseModel(str(base), config.model.dtype),
-        lora=config.train.lora,
+        lora=None if config.train.full_parameters else config.train.lora,
         settings=config.train.warm_start,
         examples=made.examples,
         seed=_seed(context),
@@ -62,15 +64,20 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         use_gpu=config.train.use_gpu,
     )
     result = trained_with_progress(context, artifact, warm_start_loop, job, "warm start", progress_file)
-    # The merged model is large; what travels with a trained policy is the adapter that it was merged from.
-    kept = artifact.folder / "adapter"
-    kept.mkdir(exist_ok=True)
-    for name in (ADAPTER_FILE, "adapter_config.json"):
-        shutil.copyfile(result.adapter / name, kept / name)
     model = artifact.folder / "model"
     partial = artifact.folder / "model.partial"
     shutil.rmtree(partial, ignore_errors=True)
-    merged = merge_adapter(str(base), result.adapter, partial, config.model.dtype)
+    gaps: dict[str, float] = {}
+    if config.train.full_parameters:
+        keep_model(result.adapter, base, partial)
+    else:
+        # The merged model is large; what travels with a trained policy is the adapter that it was merged from.
+        kept = artifact.folder / "adapter"
+        kept.mkdir(exist_ok=True)
+        for name in (ADAPTER_FILE, "adapter_config.json"):
+            shutil.copyfile(result.adapter / name, kept / name)
+        merged = merge_adapter(str(base), result.adapter, partial, config.model.dtype)
+        gaps = {"merge_logit_gap": merged.max_logit_gap, "merge_rounding_gap": merged.rounding_gap}
     shutil.rmtree(model, ignore_errors=True)
     partial.rename(model)
     if result.stopped:
@@ -83,8 +90,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         "used_seconds": result.used_seconds,
         "stopped": result.stopped,
         "loss": result.metrics.get("warm_start/loss"),
-        "merge_logit_gap": merged.max_logit_gap,
-        "merge_rounding_gap": merged.rounding_gap,
+        **gaps,
         "teacher": "scripted",
     }
 

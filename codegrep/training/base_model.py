@@ -1,4 +1,4 @@
-"""The frozen base model, as workers load it."""
+"""The base model, as workers load it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class BaseModel:
 
     Attributes:
         path: as model.path: a local folder, "provided:NAME" or a hub id.
-        dtype: "bfloat16" or "float32", of the frozen weights.
+        dtype: "bfloat16" or "float32", of the weights.
         revision: hub revision, or None.
     """
 
@@ -23,14 +23,17 @@ class BaseModel:
     dtype: str
     revision: str | None = None
 
-    def load(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-        """Model with frozen weights in training mode, and its tokenizer with a pad token.
+    def load(self, trainable: bool = False) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        """Model in training mode, and its tokenizer with a pad token.
+
+        Args:
+            trainable: all weights are trained; else they are frozen and an adapter is.
 
         Raises:
             ModelError: the folder lacks something.
         """
         folder = provide(self.path, revision=self.revision)
         model = load_model(folder, self.dtype)
-        model.requires_grad_(False)
+        model.requires_grad_(trainable)
         model.train()
         return model, load_tokenizer(folder)

@@ -14,7 +14,6 @@ import numpy as np
 import torch
 from accelerate.utils import gather_object
 from datasets import Dataset
-from peft import PeftModel
 from torch import Tensor
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl import GRPOConfig
@@ -31,10 +30,11 @@ from codegrep.rollout.outcome import outcome_for
 from codegrep.rollout.record import ExitCause, Rollout
 from codegrep.tracking.names import from_trl
 from codegrep.training.grpo_setup import grpo_arguments, schedule, training_rows
-from codegrep.training.lora import lora_config
+from codegrep.training.lora import PolicyModel, lora_config
 from codegrep.training.lora_linear import use_fused_lora
 from codegrep.training.loss_terms import Denominator, SequenceCorrection, aggregate, kl_k2, kl_k3
 from codegrep.training.refill import Refill
+from codegrep.training.scoring import add_scoring
 from codegrep.training.settlement import DeadGroups, Settled, Settlement
 from codegrep.training.signal_metrics import judge_sums, settlement_sums
 from codegrep.training.step_metrics import Sums, add_up, largest, rollout_sums
@@ -54,8 +54,9 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
     says which rollouts are scored and which of their tokens are in the loss and in KL (SPEC 4.4); by its default a
     rollout with exit cause "infrastructure" has no reward, advantage 0, and no token in the loss or in KL.
 
-    KL is measured against the model with the adapter off: `model` must be the warm-started one, merged
-    (`codegrep.training.lora.merge_adapter`).
+    KL is measured against `model` as it is at the start: the warm-started one, merged
+    (`codegrep.training.lora.merge_adapter`). With LoRA it is the model with the adapter off; where all weights are trained
+    TRL loads a frozen copy of it from its folder, if KL is scored.
 
     Log-probabilities at sampling, which engines give raw (before temperature, top-p and top-k: processed ones drive a
     ratio to zero), are an alarm: `policy/logprob_gap` and `policy/ess` say how far engine and trainer are apart, and
@@ -63,12 +64,12 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
     is also multiplied by the truncated ratio of trainer to engine.
 
     Args:
-        model: base with frozen weights, through `scoring.add_scoring`; the adapter is attached here.
+        model: through `scoring.add_scoring`; with frozen weights, to which the adapter is attached here, or trainable.
         collect: see `Collect`; it gets this worker's issues only.
         reward, factor: design and advantage factor.
         baseline: "loo" multiplies R - mean by n/(n-1), n the scored rollouts of the group.
         rules, process, verdicts: governance, turn scores, and the judge of answers.
-        lora, settings: train.lora, train.grpo.
+        lora, settings: train.lora, or None to train all weights; train.grpo.
         max_completion_tokens: for loss_type dr_grpo, and for the record.
         workers: Ray Train workers; each takes whole groups.
         sync: engine.sync. collected: numbers of the last `collect`.
@@ -91,7 +92,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         rules: Rules = Rules(),  # noqa: B008  # frozen
         process: ProcessScoring = ProcessScoring(),  # noqa: B008  # frozen
         verdicts: Verdicts = Verdicts(),  # noqa: B008  # frozen
-        lora: LoraSettings,
+        lora: LoraSettings | None,
         settings: GRPOSettings,
         max_completion_tokens: int,
         output_dir: Path,
@@ -135,21 +136,21 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
             args=arguments,
             train_dataset=Dataset.from_dict({"prompt": rows}),
             processing_class=tokenizer,
-            peft_config=lora_config(lora),
+            peft_config=None if lora is None else lora_config(lora),
             rollout_func=self._roll_out,
             fast_scoring=use_cpu,
             importance_cap=self._sync.importance_cap if self._sync.max_staleness else 0.0,
             **kwargs,
         )
+        if self.ref_model is not None and use_cpu:
+            add_scoring(cast(PreTrainedModel, self.ref_model))
         if use_cpu:
             use_fused_lora(self.policy)
 
     @property
-    def policy(self) -> PeftModel:
+    def policy(self) -> PolicyModel:
         """The model in training, without wrappers for distributed training."""
-        model = self.accelerator.unwrap_model(self.model)
-        assert isinstance(model, PeftModel)
-        return model
+        return cast(PolicyModel, self.accelerator.unwrap_model(self.model))
 
     def _roll_out(self, prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
         """TRL's rollout_func: prompts are instance ids, each num_generations times."""

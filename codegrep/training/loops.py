@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Protocol, cast
 
 import ray.train
-from peft import PeftModel
 from transformers import PreTrainedTokenizerBase, Trainer
 
 from codegrep.config import (
@@ -36,7 +35,7 @@ from codegrep.training.convergence import EarlyStop, PauseAt
 from codegrep.training.examples import Example
 from codegrep.training.grpo import CodegrepGRPOTrainer
 from codegrep.training.guard_rails import Alarm, GuardRails, OnAlarm
-from codegrep.training.lora import attach_lora
+from codegrep.training.lora import PolicyModel, attach_lora
 from codegrep.training.ray_loop import report_checkpoint, resume_folder, work_folder
 from codegrep.training.scoring import add_scoring
 from codegrep.training.warm_start import WarmStartTrainer, warm_start_names
@@ -51,12 +50,12 @@ class Policy:
     """What a collector samples from.
 
     Attributes:
-        model: the model in training. An engine in this process generates with it; another one fetches its adapter.
+        model: the model in training. An engine in this process generates with it; another one is sent its adapter.
         tokenizer: the base's.
         rank, workers: place among the Ray Train workers.
     """
 
-    model: PeftModel
+    model: PolicyModel
     tokenizer: PreTrainedTokenizerBase
     rank: int
     workers: int
@@ -86,10 +85,10 @@ OpenCollector = Callable[[Policy], Collector]
 
 @dataclass(frozen=True)
 class WarmStartJob:
-    """What `warm_start_loop` needs; picklable."""
+    """What `warm_start_loop` needs; picklable. lora: None trains all weights."""
 
     base: BaseModel
-    lora: LoraSettings
+    lora: LoraSettings | None
     settings: WarmStartConfig
     examples: Sequence[Example]
     seed: int
@@ -103,13 +102,13 @@ class GRPOJob:
     """What `grpo_loop` needs; picklable.
 
     Attributes:
-        base: the warm-started model, merged (`lora.merge_adapter`).
+        base: the warm-started model, merged (`lora.merge_adapter`). lora: None trains all weights.
         open_alarms: where guard rails speak, opened on rank 0.
         verdict_cache: folder in which a judge of answers keeps what it said; "" keeps nothing.
     """
 
     base: BaseModel
-    lora: LoraSettings
+    lora: LoraSettings | None
     settings: GRPOSettings
     issues: Sequence[Issue]
     reward: FunctionConfig
@@ -136,11 +135,11 @@ def warm_start_loop(config: dict[str, Any]) -> None:
     job: WarmStartJob = config["job"]
     context = ray.train.get_context()
     rank, workers = context.get_world_rank(), context.get_world_size()
-    model, tokenizer = job.base.load()
+    model, tokenizer = job.base.load(trainable=job.lora is None)
     add_scoring(model)
     with work_folder() as folder, resume_folder() as resume:
         trainer = WarmStartTrainer(
-            model=attach_lora(model, job.lora, job.seed),
+            model=model if job.lora is None else attach_lora(model, job.lora, job.seed),
             tokenizer=tokenizer,
             examples=job.examples,
             settings=job.settings,
@@ -162,7 +161,7 @@ def grpo_loop(config: dict[str, Any]) -> None:
     rank, workers = context.get_world_rank(), context.get_world_size()
     verdicts = load_verdicts(job.verdict, Path(job.verdict_cache) if job.verdict_cache else None)
     verdicts.check()  # before minutes of rollouts that nobody could judge
-    model, tokenizer = job.base.load()
+    model, tokenizer = job.base.load(trainable=job.lora is None)
     add_scoring(model)
     source = _Source()
     with work_folder() as folder, resume_folder() as resume:

@@ -19,6 +19,9 @@ from codegrep.engines.models import load_model, load_tokenizer, provide
 from codegrep.errors import ModelError
 from codegrep.training.lora_linear import use_fused_lora
 
+# What is trained: an adapter on a frozen base, or all weights.
+PolicyModel = PeftModel | PreTrainedModel
+
 
 def lora_config(settings: LoraSettings) -> LoraConfig:
     """PEFT's configuration: every linear layer but the output head (paper: r=32, alpha=64, all linear projections)."""

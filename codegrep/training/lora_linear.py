@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
-from peft import PeftModel
 from peft.tuners.lora import Linear as LoraLinear
 from torch import Tensor
 
@@ -84,7 +83,7 @@ def _stacked(layer: LoraLinear, name: str) -> _Stacked:
     return known
 
 
-def use_fused_lora(model: PeftModel) -> int:
+def use_fused_lora(model: torch.nn.Module) -> int:
     """Let the model's LoRA layers use the fused product where it is equal to PEFT's own; returns how many layers can.
 
     Only on a CPU. Adapter off, merged, dropout in training, several active adapters, LoRA variants, mixed batches:

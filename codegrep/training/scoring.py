@@ -16,6 +16,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache, PreTrainedModel
 
 from codegrep.errors import ModelError
@@ -54,7 +55,7 @@ def add_scoring(model: PreTrainedModel) -> None:
         temperature: logits are divided by it.
 
     Raises:
-        ModelError: the model scales or caps its logits, or its head is trained.
+        ModelError: the model scales or caps its logits, or its head has a bias.
     """
     text = model.config.get_text_config()
     odd = [
@@ -103,7 +104,11 @@ def _score(
             # Right padding under a causal mask cannot be seen by the tokens before it: no attention mask is needed.
             states = model.base_model(input_ids=input_ids, use_cache=False).last_hidden_state
             hidden = states[:, :-1][scored[:, 1:]]
-    values, entropy = _TokenLogProbs.apply(hidden, _head(model), input_ids[scored], temperature)
+    head, targets = _head(model), input_ids[scored]
+    if head.requires_grad and torch.is_grad_enabled():
+        values, entropy = _through_the_head(hidden, head, targets, temperature)
+    else:
+        values, entropy = _TokenLogProbs.apply(hidden, head, targets, temperature)
     empty = values.new_zeros(input_ids.shape)
     return TokenScores(empty.masked_scatter(scored, values), empty.masked_scatter(scored, entropy))
 
@@ -152,11 +157,24 @@ def _group_states(model: PreTrainedModel, prompt: Tensor, completions: Tensor) -
 def _head(model: PreTrainedModel) -> Tensor:
     head = model.get_output_embeddings()
     weight = getattr(head, "weight", None)
-    if not isinstance(weight, Tensor) or weight.requires_grad or getattr(head, "bias", None) is not None:
-        raise ModelError(
-            "the model's output head is trained, or has a bias", "Only frozen heads without bias are supported"
-        )
+    if not isinstance(weight, Tensor) or getattr(head, "bias", None) is not None:
+        raise ModelError("the model's output head has a bias", "Only heads without bias are supported")
     return weight
+
+
+def _through_the_head(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
+    """As `_TokenLogProbs`, with a gradient to the head too; logits are computed again in the backward pass."""
+
+    def scores(rows: Tensor, head: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+        log_p = torch.log_softmax((rows @ head.T).float() / temperature, dim=-1)
+        entropy = -torch.linalg.vecdot(log_p.detach().exp(), log_p.detach())
+        return log_p.gather(1, wanted[:, None])[:, 0], entropy
+
+    parts = [
+        checkpoint(scores, hidden[start : start + _CHUNK], weight, targets[start : start + _CHUNK], use_reentrant=False)
+        for start in range(0, max(1, len(targets)), _CHUNK)
+    ]
+    return torch.cat([values for values, _ in parts]), torch.cat([entropy for _, entropy in parts])
 
 
 class _TokenLogProbs(torch.autograd.Function):

@@ -58,10 +58,10 @@ def collate(steps: Sequence[Sequence[Example]], pad: int) -> dict[str, Tensor]:
 
 
 class WarmStartTrainer(Trainer):
-    """Weighted SFT of an adapter.
+    """Weighted SFT of an adapter, or of all weights.
 
     Args:
-        model: a PEFT model whose base went through `scoring.add_scoring`.
+        model: what went through `scoring.add_scoring`, or a PEFT model on it.
         tokenizer: for its pad token.
         examples: what is trained on.
         settings: train.warm_start.

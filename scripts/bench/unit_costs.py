@@ -47,7 +47,7 @@ def main() -> int:
         repository = arguments.repository or _made(root / "made", TREE_FILES)
         commit = _git(repository, "rev-parse", "HEAD")
         names = [n for n in _git(repository, "ls-tree", "-r", "--name-only", commit).splitlines() if n.endswith(".py")]
-        config = load(compose_overrides(["scale=paper", "sandbox.min_free_gib=0.1"]))
+        config = load(compose_overrides(["scale=paper", "sandbox.min_free_gib=0.1"]), fill_missing=True)
         locations = {"bench/bench": RepositoryLocation(repository, None)}
         sandbox = Sandbox.under(root / "sandbox", config.tools, config.sandbox, locations)
         costs = asyncio.run(_sandbox(sandbox, commit, names, turns, root / "sandbox"))

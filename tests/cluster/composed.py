@@ -8,6 +8,13 @@ from omegaconf import DictConfig
 from codegrep.compose import CONF, load
 from codegrep.config import Config
 
+# What scale=paper wants to be given with CodeGrep's experiments.
+PATHS = (
+    "data.sources.swe_bench.args.path=rebench.parquet",
+    "labels.trajectories=[trajectories.parquet]",
+    "judge.params.model=judge",
+)
+
 
 def raw(*overrides: str) -> DictConfig:
     with initialize_config_dir(str(CONF), version_base="1.3"):

@@ -13,9 +13,9 @@ from codegrep.cluster.plan.costs import Costs, with_measured
 from codegrep.cluster.plan.estimate import Size, first_to_break, plan, step_of
 from codegrep.cluster.plan.shapes import KNOWN, shape_of
 from codegrep.errors import ConfigError
-from tests.cluster.composed import composed
+from tests.cluster.composed import PATHS, composed
 
-PAPER = composed("+experiment=v3", "scale=paper")
+PAPER = composed("+experiment=v3", "scale=paper", *PATHS)
 
 
 def test_the_papers_step_has_12288_calls_of_512_rollouts() -> None:
@@ -36,7 +36,7 @@ def test_model_sizes_are_those_of_the_models() -> None:
 def test_a_step_of_round_numbers() -> None:
     """One rollout of 1,000 prompt, 500 sampled, no tool tokens; 1e9 parameters; 1e12 FLOP/s and B/s; one GPU."""
     config = composed(
-        *("scale=paper", "train.grpo.prompts_per_step=8", "train.grpo.group_size=2"),
+        *("scale=paper", *PATHS, "train.grpo.prompts_per_step=8", "train.grpo.group_size=2"),
         *("agent.max_completion_tokens=500", "train.gradient_checkpointing=false"),
     )
     costs = Costs()

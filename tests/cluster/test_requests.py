@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from codegrep.cluster.requests import Bundle, request_of, stage_bundles
-from tests.cluster.composed import composed
+from tests.cluster.composed import PATHS, composed
 
 
 def test_the_laptop_asks_for_its_node() -> None:
@@ -18,7 +18,7 @@ def test_shared_nodes_count_trainer_sandbox_and_retrieval() -> None:
 
 
 def test_the_papers_scale_asks_for_eight_gpus_and_its_sandboxes() -> None:
-    config = composed("+experiment=v3", "scale=paper", "sandbox.actors=4", "evaluate.actors=2")
+    config = composed("+experiment=v3", "scale=paper", *PATHS, "sandbox.actors=4", "evaluate.actors=2")
     request = request_of(config)
     assert [b.gpus for b in request.bundles] == [1.0] * 8 + [0.0] * 5
     assert all(b.cpus == 8.0 for b in request.bundles[:9]), "trainer and the engine on its GPUs"
@@ -27,9 +27,9 @@ def test_the_papers_scale_asks_for_eight_gpus_and_its_sandboxes() -> None:
 
 
 def test_the_peak_is_over_stages_not_their_sum() -> None:
-    config = composed("+experiment=v3", "scale=paper", "evaluate.actors=3", "stages=[evaluate]")
+    config = composed("+experiment=v3", "scale=paper", *PATHS, "evaluate.actors=3", "stages=[evaluate]")
     assert [b.gpus for b in request_of(config).bundles[:4]] == [1.0, 1.0, 1.0, 0.0]
-    both = composed("+experiment=v3", "scale=paper", "evaluate.actors=3", "stages=[train,evaluate]")
+    both = composed("+experiment=v3", "scale=paper", *PATHS, "evaluate.actors=3", "stages=[train,evaluate]")
     assert sum(b.gpus for b in request_of(both).bundles) == 8.0
 
 

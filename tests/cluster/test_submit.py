@@ -24,12 +24,13 @@ from codegrep.cluster.submit.manifest import check_manifest
 from codegrep.cluster.submit.slurm import parse_state
 from codegrep.cluster.submit.upload import Upload, excluded, upload_of
 from codegrep.errors import ConfigError, InfrastructureError
-from tests.cluster.composed import composed
+from tests.cluster.composed import PATHS, composed
 
 ROOT = Path(__file__).parents[2]
 KUBERAY = (
     "+experiment=v3",
     "scale=paper",
+    *PATHS,
     "cluster=kuberay",
     "outputs=/mnt/codegrep/outputs",
     "cluster.submit.options.image=registry.example/codegrep:1",
@@ -37,7 +38,7 @@ KUBERAY = (
     "sandbox.actors=8",
 )
 SLURM = (
-    *("+experiment=v3", "scale=paper", "cluster=slurm", "outputs=/shared/outputs"),
+    *("+experiment=v3", "scale=paper", *PATHS, "cluster=slurm", "outputs=/shared/outputs"),
     *("cluster.submit.options.folder=/shared/code grep", "cluster.submit.options.logs=/shared/logs"),
 )
 

@@ -15,10 +15,11 @@ from codegrep.config import Config, VLLMConfig
 from codegrep.engines.vllm_arguments import VLLMSpec, check_vllm, engine_arguments, environment
 from codegrep.errors import ConfigError
 from codegrep.pipeline.engines import backend_of
+from tests.cluster.composed import PATHS
 
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
 needs_vllm = pytest.mark.skipif(not HAS_VLLM, reason="vLLM is not installed (make cpu-engine)")
-PAPER = ("scale=paper",)
+PAPER = ("scale=paper", *PATHS)
 
 
 def config_of(*overrides: str) -> Config:

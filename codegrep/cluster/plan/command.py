@@ -42,7 +42,7 @@ def main(argv: list[str]) -> int:
         default = getattr(defaults, name.replace("-", "_"))
         parser.add_argument(f"--{name}", type=type(default), default=default, help=f"{meaning} (default {default:g})")
     arguments = parser.parse_intermixed_args(argv)
-    config = load(compose_overrides(arguments.overrides))
+    config = load(compose_overrides(arguments.overrides), fill_missing=True)
     costs = with_measured(Costs(), arguments.costs) if arguments.costs else Costs()
     if arguments.rollout_tokens is not None:
         given = replace(costs.rollout_tokens, value=arguments.rollout_tokens, source="given")

@@ -175,15 +175,24 @@ def _one_step(step: Step, size: Size) -> list[Line]:
 def _training(config: Config, shape: Shape, costs: Costs, size: Size, step: Step) -> list[Line]:
     steps = config.train.grpo.steps
     record = step.context_tokens * costs.record_token_bytes.value
-    adapter = shape.lora_parameters(config.train.lora.r) * costs.adapter_bytes.value
+    full = config.train.full_parameters
+    trained = shape.parameters if full else shape.lora_parameters(config.train.lora.r)
+    adapter = trained * costs.adapter_bytes.value
     return [
         Line("wall time", steps * step.seconds / 3600, "h", "steps x step"),
         Line("GPU time", steps * step.seconds * size.gpus / 3600, "GPU h", "wall time x GPUs"),
         Line("tool calls, CPU time", steps * step.tool_cpu / 3600, "core h", "steps x calls x call_cpu"),
         Line("rollout records, disk", steps * record / GIB, "GiB", "tokens x record_token_bytes"),
         Line("rollouts through the object store", record / GIB, "GiB / step", "the same tokens"),
-        Line("an adapter", adapter / GIB, "GiB", "rank x widths x adapter_bytes"),
-        Line("checkpoints kept, disk", config.train.grpo.keep * 3 * adapter / GIB, "GiB", "keep x (adapter + Adam)"),
+        Line(
+            "the trained weights", adapter / GIB, "GiB", f"{'parameters' if full else 'rank x widths'} x adapter_bytes"
+        ),
+        Line(
+            "checkpoints kept, disk",
+            config.train.grpo.keep * 3 * adapter / GIB,
+            "GiB",
+            "keep x (trained weights + Adam)",
+        ),
         Line(
             "adapters to engines elsewhere",
             steps * adapter * (size.nodes - 1) / GIB,
@@ -211,7 +220,8 @@ def _limits(config: Config, shape: Shape, costs: Costs, size: Size, step: Step) 
     request = request_of(config, share_nodes=True)
     commits = _commits(costs, size)
     prompts = config.train.grpo.prompts_per_step * size.times
-    weights = 2.0 * shape.parameters
+    # Where all weights are trained: they, their gradients and Adam's two moments in float32.
+    weights = (16.0 if config.train.full_parameters else 2.0) * shape.parameters
     cache = costs.decode_streams.value * (step.context_tokens / step.rollouts) * shape.kv_bytes()
     # One layer's activations and the logits of a micro-batch stay; the rest is computed again with checkpointing.
     group = config.train.grpo.prompts_per_microbatch * config.train.grpo.group_size / max(1, config.train.workers)
