@@ -30,6 +30,7 @@ COMMANDS: dict[str, Command] = {
     "evaluate": Command("codegrep.pipeline.evaluate_command:main", "measure a trained policy that is kept in MLflow"),
     "register": Command("codegrep.tracking.register_command:main", "name a run's policy in MLflow, with an alias"),
     "compare": Command("codegrep.compare.command:main", "one page that says which design of a sweep is better on what"),
+    "paper": Command("codegrep.paper_command:main", "where a run departs from its experiment's source, key by key"),
     "plan": Command("codegrep.cluster.plan.command:main", "what a run needs on a cluster, computed before it starts"),
     "submit": Command("codegrep.cluster.submit.command:main", "run an experiment as a job on a cluster"),
     "replay": Command("codegrep.lab.command:replay", "judge stored rollouts again under other reward designs"),

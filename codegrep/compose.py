@@ -306,6 +306,8 @@ def explain(error: Exception) -> ConfigError:
     if key and (override or "not in struct" in text or "not in '" in text):
         near = difflib.get_close_matches(key, _known_keys(), n=1, cutoff=0.5) or _near_by_last_part(key)
         hint = f"Did you mean {near[0]}?" if near else "See python -m codegrep --cfg job"
+        if near == [key]:  # known, but not in the YAML file of this choice
+            hint = f"Add it with a plus sign: +{key}=…"
         return ConfigError(f"unknown key '{key}'", hint)
     if key:
         first = re.split(r" full_key:| object_type=| reference_type=", text)[0]

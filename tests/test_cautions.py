@@ -6,6 +6,8 @@ import pytest
 from hydra import compose, initialize_config_dir
 
 from codegrep.compose import CONF, cautions, load
+from codegrep.rewards.load import load_reward
+from codegrep.rewards.needs import needs
 
 
 def said(*overrides: str) -> str:
@@ -13,9 +15,17 @@ def said(*overrides: str) -> str:
         return "\n".join(cautions(load(compose("config", overrides=list(overrides)))))
 
 
-@pytest.mark.parametrize("experiment", ["v3", "swe_grep", "colgrep", "codescout"])
-def test_experiments_that_bring_what_they_need(experiment: str) -> None:
-    assert said(f"+experiment={experiment}") == ""
+@pytest.mark.parametrize("scale", ["laptop", "debug", "one_gpu"])
+@pytest.mark.parametrize("experiment", sorted(path.stem for path in (CONF / "experiment").glob("*.yaml")))
+def test_every_experiment_brings_what_it_needs(experiment: str, scale: str) -> None:
+    assert said(f"+experiment={experiment}", f"scale={scale}") == ""
+
+
+@pytest.mark.parametrize("reward", sorted(path.stem for path in (CONF / "reward").glob("*.yaml")))
+def test_a_reward_alone_has_what_it_needs_or_that_is_said(reward: str) -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = load(compose("config", overrides=[f"reward={reward}"]))
+    assert bool(cautions(config)) is bool(needs(load_reward(config.reward)))
 
 
 @pytest.mark.parametrize(

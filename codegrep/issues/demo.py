@@ -1,4 +1,5 @@
-"""Issues from installed Python packages: real code that is on every machine. The query is a docstring, gold its file.
+"""Issues from installed Python packages: real code that is on every machine. The query is a docstring, gold are its
+file and the documented object's lines.
 
 Each package becomes a bare git repository with one commit, whose tree has the chosen docstrings cut out.
 """
@@ -19,12 +20,13 @@ from codegrep.errors import DataError, RepositoryError
 from codegrep.issues.commit_log import has_commit
 from codegrep.issues.demo_tree import DemoChoice, PackageTree, build_tree
 from codegrep.issues.git_process import run_git
-from codegrep.issues.issue import Issue
+from codegrep.issues.issue import Issue, LineRange
+from codegrep.issues.jsonl import issue_from_json
 from codegrep.issues.paths import is_test_path, is_vendored_path
 from codegrep.issues.source import LoadResult, RepositoryLocation
 
 # Raised whenever the same files would give other trees or queries, so that old repositories are not taken for new ones.
-_FORM = 1
+_FORM = 2
 _DATE = "2020-01-01T00:00:00+00:00"
 _PERSON = b"codegrep demo <demo@invalid> 1577836800 +0000"
 
@@ -133,6 +135,7 @@ class Demo:
                     base_commit=commit,
                     problem_statement=query.text,
                     gold_files=(query.path,),
+                    gold_ranges=(LineRange(query.path, query.first, query.last),),
                     source="demo",
                     created_at=_DATE,
                 )
@@ -197,7 +200,7 @@ def _read_index(location: Path) -> list[Issue] | None:
     """Issues of a finished repository; None when there is none, or when it is damaged."""
     try:
         rows: list[dict[str, Any]] = json.loads((location / "issues.json").read_text(encoding="utf-8"))["issues"]
-        issues = [Issue(**{**row, "gold_files": tuple(row["gold_files"]), "gold_ranges": ()}) for row in rows]
+        issues = [issue_from_json(json.dumps(row)) for row in rows]
         complete = not issues or has_commit(location, issues[0].base_commit)
     except (OSError, ValueError, KeyError, TypeError, RepositoryError):
         return None

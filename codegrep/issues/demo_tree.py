@@ -8,7 +8,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass
 
-from codegrep.issues.docstrings import Docstring, cut_docstrings, find_docstrings, informative_words, query_of
+from codegrep.issues.docstrings import Docstring, cut_docstrings, find_docstrings, informative_words, lines_of, query_of
 from codegrep.issues.statements import statement_hash
 
 
@@ -26,11 +26,13 @@ class DemoChoice:
 
 @dataclass(frozen=True)
 class DemoQuery:
-    """One query: its text, the file that answers it, and the documented object's name."""
+    """One query: its text, the file that answers it, and the documented object's name and lines in the tree."""
 
     path: str
     name: str
     text: str
+    first: int
+    last: int
 
 
 @dataclass(frozen=True)
@@ -49,18 +51,19 @@ def build_tree(package: str, files: dict[str, bytes], choice: DemoChoice) -> Pac
         key=lambda found: hashlib.sha256(f"{choice.seed}:{package}:{found[0]}:{found[1].name}".encode()).digest()
     )
     chosen: dict[str, list[Docstring]] = {}
-    queries: list[DemoQuery] = []
+    asked: list[tuple[str, str, str]] = []
     for path, docstring, text in candidates:
-        if len(queries) >= choice.per_package:
+        if len(asked) >= choice.per_package:
             break
         of_file = chosen.setdefault(path, [])
         if len(of_file) < choice.per_file:
             of_file.append(docstring)
-            queries.append(DemoQuery(path, docstring.name, text))
+            asked.append((path, docstring.name, text))
     tree = {
         path: cut_docstrings(content, chosen[path]) if chosen.get(path) else content for path, content in files.items()
     }
-    return PackageTree(package, tree, tuple(sorted(queries, key=lambda query: (query.path, query.name))))
+    queries = [DemoQuery(path, name, text, *lines_of(tree[path], name)) for path, name, text in sorted(asked)]
+    return PackageTree(package, tree, tuple(queries))
 
 
 def _candidates(files: dict[str, bytes], choice: DemoChoice) -> list[tuple[str, Docstring, str]]:

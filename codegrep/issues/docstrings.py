@@ -102,6 +102,35 @@ def cut_docstrings(source: bytes, chosen: Collection[Docstring]) -> bytes:
     return cut
 
 
+def lines_of(source: bytes, name: str) -> tuple[int, int]:
+    """First and last line, 1-based, of the object called `name`, decorators included.
+
+    Of a class it is what stands before its first method or inner class.
+
+    Raises:
+        ValueError: no such object, outside of other statements than classes.
+    """
+    node: ast.Module | _Documented = ast.parse(source)
+    for part in name.split("."):
+        of_name = [child for child in node.body if isinstance(child, _Documented) and child.name == part]
+        if not of_name:
+            raise ValueError(f"no {name} in the source")
+        node = of_name[0]
+    assert isinstance(node, _Documented)
+    last = node.end_lineno or node.lineno
+    inner = [child for child in node.body if isinstance(child, _Documented)]
+    if isinstance(node, ast.ClassDef) and inner:
+        lines = source.split(b"\n")
+        last = _first_line(inner[0]) - 1
+        while not lines[last - 1].strip():
+            last -= 1
+    return _first_line(node), last
+
+
+def _first_line(node: _Documented) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
 def _code(source: bytes, without: frozenset[str]) -> str:
     """The syntax tree as text, the docstrings of the objects `without` left out (positions are not part of it)."""
     tree = ast.parse(source)

@@ -21,6 +21,7 @@ from codegrep.issues.repositories import list_repositories
 from codegrep.issues.roles import Role, kept_out, known_roles
 from codegrep.issues.source import RepositoryLocation, StatefulSource
 from codegrep.issues.splits import Split, check_leaks, make_split
+from codegrep.pipeline import needed_gold
 from codegrep.pipeline.artifact import Artifact, from_outputs
 from codegrep.pipeline.context import Context
 from codegrep.sandbox.repositories import BareClone, Repositories
@@ -43,6 +44,7 @@ def inputs(context: Context) -> dict[str, Any]:
     """The data configuration, and the state of what its sources read."""
     data = context.config.data
     wanted = asdict(data)
+    del wanted["max_missing_gold"]  # it changes no issue
     if not data.gold_entities:
         del wanted["gold_entities"]  # so that artifacts from before there was a choice stay good
     state: dict[str, Any] = {}
@@ -108,6 +110,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     for role, counts in split.record["removed_by_role"].items():
         dropped[kept_out(role)] = sum(counts.values())  # those that the sources have counted among them
     by_id = {issue.instance_id: issue for issue in kept}
+    needed_gold.check(config, [by_id[i] for i in split.train])
     chosen = [by_id[i] for i in (*split.train, *split.validation, *split.held_out)]
     write_issues(artifact.folder / "issues.jsonl", chosen)
     (artifact.folder / "split.json").write_text(split.to_json(), encoding="utf-8")
@@ -127,7 +130,8 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
 
 
 def already(context: Context, artifact: Artifact) -> None:
-    """Log again what a finished stage said, so that every MLflow run is whole."""
+    """Check again for this run's reward, and log what the stage said, so that every MLflow run is whole."""
+    needed_gold.check(context.config, load(artifact).train)
     _find_again(context, artifact)
     _log(context, artifact.summary, artifact)
 

@@ -1,4 +1,4 @@
-"""Stage 3: GRPO on the warm-started model, with LoRA or of all weights, under the configured reward design (SPEC 1.5, 1.6)."""
+"""Stage 3: GRPO on the warm-started model, with LoRA or of all weights, under the configured reward design."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from codegrep.config import Config, GRPOSettings
 from codegrep.endpoint import PATIENCE
-from codegrep.pipeline import label, ladder, prepare
+from codegrep.pipeline import label, ladder, needed_gold, prepare
 from codegrep.pipeline.artifact import Artifact
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.engines import EngineHandle, backend_of, training_demand
@@ -112,6 +112,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     if not config.train.grpo.enabled:
         context.say("  off: the warm-started model is the result")
         return {"enabled": False}
+    needed_gold.check(config, label.training_issues(context))
     start = policy_files(context, "warm_start")
     ladder.selection(config, prepare.load(context.need("prepare")))  # refuses what cannot choose before engines start
     engine = backend_of(config.engine).open(
@@ -131,8 +132,8 @@ def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: Eng
     from codegrep.pipeline.collect import OpenPolicyCollector, OpenTrackedAlarms, OpenTrackedLog
     from codegrep.pipeline.watch import trained_with_progress
     from codegrep.training.base_model import BaseModel
-    from codegrep.training.loops import GRPOJob, grpo_loop
     from codegrep.training.full_parameters import keep_model
+    from codegrep.training.loops import GRPOJob, grpo_loop
     from codegrep.training.lora import ADAPTER_FILE, adapter_sha256
     from codegrep.training.ray_loop import TrainingResult
 

@@ -55,8 +55,8 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
     rollout with exit cause "infrastructure" has no reward, advantage 0, and no token in the loss or in KL.
 
     KL is measured against `model` as it is at the start: the warm-started one, merged
-    (`codegrep.training.lora.merge_adapter`). With LoRA it is the model with the adapter off; where all weights are trained
-    TRL loads a frozen copy of it from its folder, if KL is scored.
+    (`codegrep.training.lora.merge_adapter`). With LoRA it is the model with the adapter off; where all weights are
+    trained TRL loads a second copy of it from its folder, if KL is scored.
 
     Log-probabilities at sampling, which engines give raw (before temperature, top-p and top-k: processed ones drive a
     ratio to zero), are an alarm: `policy/logprob_gap` and `policy/ess` say how far engine and trainer are apart, and

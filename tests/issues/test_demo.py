@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from codegrep.errors import DataError
 from codegrep.issues.demo import Demo, package_folder
-from codegrep.issues.docstrings import Docstring, cut_docstrings, find_docstrings, query_of
+from codegrep.issues.docstrings import Docstring, cut_docstrings, find_docstrings, lines_of, query_of
 from codegrep.issues.git_process import run_git
 
 SOURCE = b'''"""Module text stays."""
@@ -63,6 +63,23 @@ def test_cutting_leaves_the_code_alone() -> None:
     exec(compile(cut, "cut", "exec"), namespace)
     assert namespace["crlf"]() == 4  # type: ignore[operator]
     assert cut_docstrings(SOURCE, []) == SOURCE
+
+
+def test_lines_of_an_object_are_those_of_the_cut_file() -> None:
+    """A function has all its lines, a class those before its first method."""
+    cut = cut_docstrings(SOURCE, list(find_docstrings(SOURCE, ast.parse(SOURCE))))
+    lines = cut.decode().split("\n")
+
+    def text(name: str) -> list[str]:
+        first, last = lines_of(cut, name)
+        return [line.rstrip("\r") for line in lines[first - 1 : last]]
+
+    assert text("Thing") == ["class Thing:", "    pass"]
+    assert text("Other") == ["class Other(Thing):", '    x = "not a docstring"']
+    assert text("Other.method") == ["    def method(self):", "        return 1"]
+    assert text("crlf") == ["def crlf():", "    return 4"]
+    decorated = b"import a\n\n@a.b(\n    1)\n@a.c\nclass C:\n\n    # note\n    @a.d\n    def f(self):\n        pass\n"
+    assert lines_of(decorated, "C") == (3, 8) and lines_of(decorated, "C.f") == (9, 11)
 
 
 def test_any_subset_of_the_standard_library_can_be_cut() -> None:
@@ -164,6 +181,19 @@ def test_repositories_hold_the_code_without_the_answers(packages: Path, tmp_path
             for name in listed
         )
     assert "demo_one" not in sys.modules
+
+
+def test_gold_lines_hold_the_documented_object(packages: Path, tmp_path: Path) -> None:
+    """Also in an index that is read again."""
+    source = Demo(str(tmp_path / "out"), **words_only())  # type: ignore[arg-type]
+    for loaded in (source.load(), source.load()):
+        for issue in loaded.issues:
+            (span,) = issue.gold_ranges
+            place = loaded.repositories[issue.repo].local
+            assert place is not None and (span.path,) == issue.gold_files
+            lines = run_git(["show", f"{issue.base_commit}:{span.path}"], place).decode().split("\n")
+            assert lines[span.start - 1].lstrip().startswith(("def ", "class ", "async def ", "@"))
+            assert lines[span.end - 1].strip() and 1 <= span.start <= span.end <= len(lines)
 
 
 def test_same_content_same_commit_everywhere(packages: Path, tmp_path: Path) -> None:

@@ -100,15 +100,15 @@ def small(build: Callable[[str], Builder]) -> Builder:
 
 
 def test_patches_and_ranges(small: Builder) -> None:
-    plain = GitHistory(str(small.folder)).load().issues
-    full = GitHistory(str(small.folder), with_patch=True, gold_ranges=True).load().issues
+    plain = GitHistory(str(small.folder), gold_ranges=False).load().issues
+    full = GitHistory(str(small.folder), with_patch=True).load().issues
     assert [issue.instance_id for issue in plain] == [issue.instance_id for issue in full]
     assert all(not issue.patch and not issue.gold_ranges for issue in plain)
     assert all(
         [(found.path, found.start, found.end) for found in issue.gold_ranges] == [("src/a.py", 2, 2)] for issue in full
     )
     assert all(issue.patch.startswith("diff --git a/src/a.py b/src/a.py") for issue in full)
-    assert not GitHistory(str(small.folder), gold_ranges=True).load().issues[0].patch
+    assert not GitHistory(str(small.folder)).load().issues[0].patch
 
 
 def test_limits(small: Builder) -> None:

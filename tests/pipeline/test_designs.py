@@ -46,7 +46,7 @@ COMMON = (
 
 def arguments_of(design: str) -> tuple[str, ...]:
     """The command line of a design, as small as it gets; test_design_arguments.py composes it without running it."""
-    return (f"+experiment={design}", *SMALL[1:], "data.sources.git_history.args.gold_ranges=true")
+    return (f"+experiment={design}", *SMALL[1:])
 
 
 @pytest.fixture(scope="module")
