@@ -14,7 +14,6 @@ from codegrep.rewards.governance import JUDGE_FAILED
 # What does not change a result is no part of a run's identity: the same command with other stages continues the run.
 NOT_IDENTITY = ("outputs", "stages", "cluster", "sandbox", "tracking", "sweep")
 _FILE = "completed.json"
-_NEUTRAL = {"refill_rounds": 0, "adam_beta1": 0.9, "adam_beta2": 0.999, "weight_decay": 0.0}
 
 
 def run_name(config: Config) -> str:
@@ -27,13 +26,6 @@ def run_name(config: Config) -> str:
     if not config.verdict.judge:
         del decides["verdict"]
         decides["governance"]["handling"].pop(JUDGE_FAILED, None)
-    # Keys that came later are left out at the values that change nothing.
-    del decides["data"]["max_missing_gold"]
-    for key, neutral in _NEUTRAL.items():
-        if decides["train"]["grpo"][key] == neutral:
-            del decides["train"]["grpo"][key]
-    if not config.train.full_parameters:
-        del decides["train"]["full_parameters"]
     digest = fingerprint({"format": FORMAT, **decides})[:8]
     return f"{config.name}-seed{config.seed}-{digest}"
 

@@ -6,7 +6,7 @@ import shutil
 from dataclasses import asdict, replace
 from typing import Any
 
-from codegrep.config import Config, GRPOSettings
+from codegrep.config import Config
 from codegrep.endpoint import PATIENCE
 from codegrep.pipeline import label, ladder, needed_gold, prepare
 from codegrep.pipeline.artifact import Artifact
@@ -27,7 +27,7 @@ def inputs(context: Context) -> dict[str, Any]:
     return {
         "start": context.need("warm_start").fingerprint,
         "issues": label.training_fingerprint(context),
-        "grpo": choices(config.train.grpo),
+        "grpo": config.train.grpo,
         **trained_weights(config),
         "workers": config.train.workers,
         "reward": config.reward,
@@ -55,30 +55,6 @@ def _endings(context: Context) -> dict[str, Any]:
     if train.ladder.every:
         made["ladder"] = train.ladder
     return made
-
-
-# Keys that came later, and the value at which they change nothing: they are left out of the fingerprint then, so that
-# adapters from before there was a choice stay good.
-_NEUTRAL = {
-    "measure_kl": True,
-    "kl_estimator": "k3",
-    "importance": "token",
-    "mask_truncated": False,
-    "denominator": "all",
-    "dead_groups": "keep",
-    "refill_rounds": 0,
-    "sampling_correction": "none",
-    "sampling_low": 0.0,
-    "sampling_high": None,
-    "adam_beta1": 0.9,
-    "adam_beta2": 0.999,
-    "weight_decay": 0.0,
-}
-
-
-def choices(grpo: GRPOSettings) -> dict[str, Any]:
-    """train.grpo without what changes nothing."""
-    return {key: value for key, value in asdict(grpo).items() if key not in _NEUTRAL or value != _NEUTRAL[key]}
 
 
 def signals(config: Config) -> dict[str, Any]:

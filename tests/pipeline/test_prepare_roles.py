@@ -30,7 +30,7 @@ BY_ROLE = SplitConfig(held_out=["held_out_1"], validation=["validation"])
 
 @pytest.fixture
 def clones(tmp_path: Path) -> Path:
-    """One repository to train, one to hold out, one to validate, one without a role, and a renamed copy of a reserved one."""
+    """One repository of each role, one without, and a renamed copy of a reserved one."""
     folder = tmp_path / "clones"
     for name, topic in (
         ("acme__shop", "invoice"),
