@@ -13,6 +13,7 @@ from typing import Any
 EDITOR_KEYS = frozenset(
     "command path view_range file_text old_str new_str insert_line security_risk concise thought summary".split()
 )
+_LAYERS = 8  # of strings in strings, and of escapes, that are taken off
 _LITERAL_LIMIT = 20_000  # characters; Python's own parser needs much memory for long texts
 _PAIR = r'\\*"{key}\\*"\s*:\s*\\*"((?:[^"\\\n]|\\[^"])*)'
 _FIELDS = {key: re.compile(_PAIR.format(key=key)) for key in ("command", "path", "thought")}
@@ -66,30 +67,38 @@ def _value(text: object, odd: list[str]) -> object:
         if isinstance(text, dict):
             odd.append("object instead of text")
         return text
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        return _mended(text, odd)
-    if isinstance(value, str):  # JSON in JSON
-        odd.append("JSON in JSON")
+    value: object = text
+    unescaped = False
+    for _ in range(_LAYERS):
         try:
-            return json.loads(value)
+            value = json.loads(value)  # type: ignore[arg-type]
         except (ValueError, RecursionError):
-            return _mended(value, odd)
+            inner = _unescaped(str(value))
+            if inner is None:
+                return _mended(str(value), odd)
+            value, unescaped = inner, True
+        if not isinstance(value, str):
+            break
+        if not unescaped:
+            odd.append("JSON in JSON")
+    if unescaped:
+        odd.append("over-escaped")
     return value
 
 
+def _unescaped(text: str) -> str | None:
+    """The text with one layer of escapes less; None where it has none."""
+    if '\\"' not in text:
+        return None
+    try:
+        inner = json.loads(f'"{text}"', strict=False)
+    except (ValueError, RecursionError):
+        inner = text.replace('\\"', '"').replace("\\\\", "\\")
+    return str(inner)
+
+
 def _mended(text: str, odd: list[str]) -> object:
-    """The object behind a text that is no JSON: over-escaped, a Python literal, or cut off."""
-    if '\\"' in text:
-        try:
-            value = json.loads(text.replace('\\"', '"').replace("\\\\", "\\"))
-        except (ValueError, RecursionError):
-            pass
-        else:
-            if isinstance(value, dict):
-                odd.append("over-escaped")
-                return value
+    """The object behind a text that is no JSON: a Python literal, or cut off."""
     if text.lstrip().startswith("{'") and len(text) <= _LITERAL_LIMIT:
         try:
             value = ast.literal_eval(text.strip())

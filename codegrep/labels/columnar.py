@@ -32,7 +32,7 @@ from codegrep.labels.requests import (
     thought_of,
     view_request,
 )
-from codegrep.labels.trajectory import Mined, Read
+from codegrep.labels.trajectory import ASSISTANT, Mined, Read
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
@@ -70,7 +70,7 @@ class _Batch:
         self.first = np.concatenate([[0], np.cumsum(per_row)])  # (rows + 1,) message that each row starts with
         self.row_of = np.repeat(np.arange(self.rows), per_row)
         role = messages.text("role")
-        self.assistant = _is(role, "assistant")
+        self.assistant = _among(role, ASSISTANT)
         self.tool = _is(role, "tool")
         self.content = TextColumn(messages.text("content"))
         self.answers = TextColumn(messages.text("tool_call_id"))
@@ -85,6 +85,7 @@ class _Batch:
         self.tool_name = TextColumn(self.name)
         self.arguments = TextColumn(function.text("arguments"))
         self.call_id = TextColumn(call.text("id"))
+        self.ids_of_row: tuple[int, Counter[str], defaultdict[str, list[int]]] = (-1, Counter(), defaultdict(list))
 
     def mine(self) -> Mined:
         editors = np.flatnonzero(_among(self.name, self.rules.editors) & self.by_assistant)
@@ -119,9 +120,7 @@ class _Batch:
     def _reads(self, found: list[tuple[int, Request]], dropped: Counter[str]) -> tuple[list[Read], list[int]]:
         """The successful reads, and the call of each."""
         at = self._places(np.array([call for call, _ in found], dtype=np.int64))
-        thoughts = self._thoughts(set(at.reasoning))
-        reads: list[Read] = []
-        calls: list[int] = []
+        shown: list[tuple[int, list[str], int]] = []  # place in `found`, files, message of the post-reasoning
         for n, (call, request) in enumerate(found):
             wanted = []
             for path in request.paths:
@@ -134,10 +133,19 @@ class _Batch:
                 dropped["unreadable arguments"] += 1
             if not wanted:
                 continue
-            message, first, reasoning = at.message[n], at.first[n], at.reasoning[n]
-            if failure := self._failure(call, message, at.results[n]):
+            observation = self._observation(call, at.message[n], at.results[n])
+            if failure := self._failure(observation):
                 dropped[failure] += len(wanted)
                 continue
+            reasoning = at.reasoning[n]
+            if 0 <= reasoning < observation:  # the result came late
+                reasoning = self._next_assistant(observation)
+            shown.append((n, wanted, reasoning))
+        thoughts = self._thoughts({reasoning for _, _, reasoning in shown})
+        reads: list[Read] = []
+        calls: list[int] = []
+        for n, wanted, reasoning in shown:
+            call, message, first = at.call[n], at.message[n], at.first[n]
             for path in wanted:
                 calls.append(call)
                 reads.append(
@@ -169,25 +177,48 @@ class _Batch:
         )
         return _Places(*(column.tolist() for column in numbers))
 
-    def _failure(self, call: int, message: int, results: int) -> str:
-        """Why a call's observation gives no target; "" where it shows a file."""
-        observation = self._observation(call, message, results)
+    def _next_assistant(self, message: int) -> int:
+        """The next assistant message of the row; -1 where there is none."""
+        end = int(self.first[self.row_of[message] + 1])
+        later = np.flatnonzero(self.assistant[message + 1 : end])
+        return message + 1 + int(later[0]) if len(later) else -1
+
+    def _failure(self, observation: int) -> str:
+        """Why an observation gives no target; "" where it shows a file."""
         return read_failure(self.content.head(observation, HEAD)) if observation >= 0 else "no result"
 
     def _observation(self, call: int, message: int, results: int) -> int:
-        """The tool message that answers a call, by its id, else by its place; -1 where there is none."""
-        if results <= 0:
-            return -1
+        """The tool message that answers a call, by its id, else by its place; -1 where there is none.
+
+        The place counts behind the call alone, and not for a result with the id of another call.
+        """
         first = int(self.calls_before[message])
-        calls = int(self.calls_before[message + 1]) - first
-        if calls == 1 and results == 1:
-            return message + 1
-        wanted = self.call_id.text(call)
-        ids = [self.answers.text(message + 1 + k) for k in range(results)]
-        if wanted and wanted in ids and [self.call_id.text(first + k) for k in range(calls)].count(wanted) == 1:
-            return message + 1 + ids.index(wanted)
         place = call - first
-        return message + 1 + place if place < results else -1
+        wanted = self.call_id.text(call)
+        if wanted:
+            ids = [self.call_id.text(one) for one in range(first, int(self.calls_before[message + 1]))]
+            near = (one for one in range(message + 1, message + 1 + results) if self.answers.text(one) == wanted)
+            if ids.count(wanted) == 1 and (found := next(near, -1)) >= 0:
+                return found
+            calls, answers = self._ids(int(self.row_of[message]))
+            if calls[wanted] == 1 and len(late := answers[wanted]) == 1 and late[0] > message:
+                return late[0]
+        if place >= results:
+            return -1
+        given = self.answers.text(message + 1 + place)
+        foreign = given and given != wanted and self._ids(int(self.row_of[message]))[0][given]
+        return -1 if foreign else message + 1 + place
+
+    def _ids(self, row: int) -> tuple[Counter[str], defaultdict[str, list[int]]]:
+        """How many calls of a row have each id, and which tool messages answer it. The last row's are kept."""
+        if self.ids_of_row[0] != row:
+            start, end = int(self.first[row]), int(self.first[row + 1])
+            of_calls = range(int(self.calls_before[start]), int(self.calls_before[end]))
+            answers: defaultdict[str, list[int]] = defaultdict(list)
+            for message in (start + np.flatnonzero(self.tool[start:end])).tolist():
+                answers[self.answers.text(message)].append(message)
+            self.ids_of_row = row, Counter(self.call_id.text(call) for call in of_calls), answers
+        return self.ids_of_row[1:]
 
     def _created(self, calls: Ints, read: set[tuple[int, str]]) -> dict[tuple[int, str], int]:
         """The call that first created each of the (row, path) that are read at some time."""
@@ -198,7 +229,9 @@ class _Batch:
             if path is None:
                 path = created_path(self.arguments.text(call))
             key = (at.row[n], self.read_path(path)[0] if path else "")
-            if key in read and key not in found and not self._failure(call, at.message[n], at.results[n]):
+            if key not in read or key in found:
+                continue
+            if not self._failure(self._observation(call, at.message[n], at.results[n])):
                 found[key] = call
         return found
 

@@ -49,28 +49,30 @@ class Request:
 
 #: How a plain call's arguments begin. A text that begins so names its command there, and the rest need not be searched.
 COMMAND = '{"command": "'
-VIEW, CREATE = COMMAND + 'view"', COMMAND + 'create"'
+VIEW, CREATE = COMMAND + "view", COMMAND + 'create"'
 
 
 def view_request(arguments: str) -> Request | None:
-    """The request of an editor call; None where it is no view."""
+    """The request of an editor call; None where it is no view. One whose command cannot be read may be one."""
     if plain := _PLAIN_VIEW.fullmatch(arguments):
         return Request((plain[1],))
     if arguments.startswith(COMMAND) and not arguments.startswith(VIEW):
         return None
-    if '"view' not in arguments and "'view" not in arguments:
+    if "view" not in arguments:
         return None
     parsed = read_arguments(arguments)
     if parsed.text("command") == "view":
         return Request((parsed.text("path"),) if parsed.text("path") else (), parsed.oddities)
-    return None if parsed.values else Request((), parsed.oddities)
+    return None if isinstance(parsed.values.get("command"), str) else Request((), parsed.oddities)
 
 
 def shell_request(arguments: str, readers: tuple[str, ...]) -> Request | None:
-    """The request of a shell call; None where it prints no file."""
+    """The request of a shell call; None where it prints no file. One whose command cannot be read may print one."""
     if not any(reader in arguments for reader in readers):
         return None
     parsed = read_arguments(arguments, known=("command", "is_input", "timeout", "security_risk"))
+    if not isinstance(parsed.values.get("command"), str):
+        return Request((), parsed.oddities)
     paths = files_read(parsed.text("command"), readers)
     return Request(paths, parsed.oddities) if paths else None
 

@@ -20,7 +20,7 @@ from codegrep.labels.tokens import TokenCounter
 from codegrep.labels.trajectory import Mined, repo_of
 
 #: Raised when the same trajectories would give other candidates.
-MINING_VERSION = 1
+MINING_VERSION = 2
 
 _TASK = re.compile(r"<(issue_description|pr_description|problem_statement)>(.*?)</\1>", re.DOTALL)
 

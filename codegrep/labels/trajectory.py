@@ -19,6 +19,8 @@ _MESSAGE = pa.struct(
         ("tool_calls", pa.list_(_CALL)),
     ]
 )
+#: Roles of the agent's own messages, as sources write them.
+ASSISTANT = ("assistant", "ai")
 #: What every source is brought to before it is mined.
 SCHEMA = pa.schema(
     [

@@ -11,8 +11,8 @@ from typing import Any
 
 from codegrep.labels.arguments import read_arguments
 from codegrep.labels.observations import HEAD, read_failure
-from codegrep.labels.requests import ReadRules, Request, shell_request, thought_of
-from codegrep.labels.trajectory import Mined, Read
+from codegrep.labels.requests import COMMAND, VIEW, ReadRules, Request, shell_request, thought_of
+from codegrep.labels.trajectory import ASSISTANT, Mined, Read
 
 Row = dict[str, Any]
 
@@ -28,7 +28,7 @@ def mine_rows(rows: Sequence[list[Row] | None], rules: ReadRules) -> Mined:
         created: dict[str, tuple[int, int]] = {}
         turn = 0
         for at, message in enumerate(messages):
-            if message is None or message.get("role") != "assistant":
+            if message is None or message.get("role") not in ASSISTANT:
                 continue
             turn += 1
             calls = [call or {} for call in message.get("tool_calls") or []]
@@ -40,7 +40,7 @@ def mine_rows(rows: Sequence[list[Row] | None], rules: ReadRules) -> Mined:
                 if request is None:
                     if rules.drop_created and creates:
                         kept = path_of(creates)[0]
-                        if kept and kept not in created and not _failure(messages, at, place, calls):
+                        if kept and kept not in created and not _failure(_observation(messages, at, place, calls)):
                             created[kept] = (at, place)
                     continue
                 ledger.update(request.oddities)
@@ -54,11 +54,14 @@ def mine_rows(rows: Sequence[list[Row] | None], rules: ReadRules) -> Mined:
                         dropped[reason] += 1
                     else:
                         wanted.append(kept)
-                failure = _failure(messages, at, place, calls) if wanted else ""
+                observed = _observation(messages, at, place, calls)
+                failure = _failure(observed) if wanted else ""
                 if failure:
                     dropped[failure] += len(wanted)
                     continue
                 after = _next_assistant(messages, at)
+                if observed is not None and 0 <= after < observed[0]:
+                    after = _next_assistant(messages, observed[0])
                 for path in wanted:
                     if path in created and created[path] < (at, place):
                         dropped["created by the agent"] += 1
@@ -78,9 +81,10 @@ def _request(name: str, arguments: str, rules: ReadRules) -> tuple[Request | Non
     if name in rules.editors:
         if parsed.text("command") == "view":
             return Request((parsed.text("path"),) if parsed.text("path") else (), parsed.oddities), ""
-        if not parsed.values and ('"view' in arguments or "'view" in arguments):
-            return Request((), parsed.oddities), ""
-        return None, parsed.text("path") if parsed.text("command") == "create" else ""
+        other = arguments.startswith(COMMAND) and not arguments.startswith(VIEW)  # names another command
+        if other or "view" not in arguments or isinstance(parsed.values.get("command"), str):
+            return None, parsed.text("path") if parsed.text("command") == "create" else ""
+        return Request((), parsed.oddities), ""
     if rules.shell_readers and name in rules.shells:
         return shell_request(arguments, rules.shell_readers), ""
     return None, ""
@@ -88,26 +92,40 @@ def _request(name: str, arguments: str, rules: ReadRules) -> tuple[Request | Non
 
 def _next_assistant(messages: Sequence[Row], at: int) -> int:
     for later in range(at + 1, len(messages)):
-        if messages[later] is not None and messages[later].get("role") == "assistant":
+        if messages[later] is not None and messages[later].get("role") in ASSISTANT:
             return later
     return -1
 
 
-def _failure(messages: Sequence[Row], at: int, place: int, calls: Sequence[Row]) -> str:
-    results = []
-    for message in messages[at + 1 :]:
+def _failure(observed: tuple[int, Row] | None) -> str:
+    return read_failure((observed[1].get("content") or "")[:HEAD]) if observed else "no result"
+
+
+def _observation(messages: Sequence[Row], at: int, place: int, calls: Sequence[Row]) -> tuple[int, Row] | None:
+    """The tool message that answers a call, with its place."""
+    near = []
+    for later, message in enumerate(messages[at + 1 :], start=at + 1):
         if message is None or message.get("role") != "tool":
             break
-        results.append(message)
-    if not results:
-        return "no result"
-    if len(calls) == 1 and len(results) == 1:
-        return read_failure((results[0].get("content") or "")[:HEAD])
+        near.append((later, message))
     ids = [call.get("id") or "" for call in calls]
-    answers = [result.get("tool_call_id") or "" for result in results]
-    if ids[place] and ids[place] in answers and ids.count(ids[place]) == 1:
-        return read_failure((results[answers.index(ids[place])].get("content") or "")[:HEAD])
-    return read_failure((results[place].get("content") or "")[:HEAD]) if place < len(results) else "no result"
+    wanted = ids[place]
+    all_ids = [(call or {}).get("id") or "" for m in messages for call in (m or {}).get("tool_calls") or []]
+    if wanted:
+        mine = [one for one in near if one[1].get("tool_call_id") == wanted]
+        if mine and ids.count(wanted) == 1:
+            return mine[0]
+        late = [
+            (later, message)
+            for later, message in enumerate(messages)
+            if message is not None and message.get("role") == "tool" and message.get("tool_call_id") == wanted
+        ]
+        if all_ids.count(wanted) == 1 and len(late) == 1 and late[0][0] > at:
+            return late[0]
+    if place >= len(near):
+        return None
+    given = near[place][1].get("tool_call_id") or ""
+    return None if given and given != wanted and given in all_ids else near[place]
 
 
 def _thoughts(message: Row, rules: ReadRules) -> str:

@@ -126,6 +126,104 @@ def test_odd_arguments_are_counted_and_the_read_stays(arguments: str, oddity: st
     assert oddity in found.ledger
 
 
+def escaped(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"')
+
+
+LAYERS = {
+    "escaped": escaped,
+    "quotes only": lambda text: text.replace('"', '\\"'),
+    "backslashes only": lambda text: text.replace("\\", "\\\\"),
+    "a string": json.dumps,
+    "spaced": lambda text: f" {text}\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("layers", "oddity"),
+    [
+        (["escaped", "escaped"], "over-escaped"),
+        (["quotes only", "backslashes only"], "over-escaped"),
+        (["escaped", "escaped", "escaped"], "over-escaped"),
+        (["a string", "a string"], "JSON in JSON"),
+        (["escaped", "a string"], "over-escaped"),
+        (["a string", "escaped"], "over-escaped"),
+    ],
+)
+def test_arguments_escaped_more_than_once_are_read_and_marked(layers: list[str], oddity: str) -> None:
+    for values in ({"path": f"{ROOT}/a.py", "command": "view"}, {"command": "view", "path": f"{ROOT}/a.py"}):
+        text = json.dumps(values)
+        for layer in layers:
+            text = LAYERS[layer](text)
+        call = Call("c", "str_replace_editor", text)
+        found = mined(trajectory(Message("assistant", "", (call,)), shown("a.py"), Message("assistant", "text")))
+        assert [r.path for r in found.reads] == ["a.py"] and found.read_calls == 1
+        assert oddity in found.ledger
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([f"{ROOT}/a.py", f"{ROOT}/src", "/etc/x.py", "", 'a"b.py', "a\\b.py", "README.md"]),
+            st.booleans(),
+            st.lists(st.sampled_from(sorted(LAYERS)), max_size=4),
+            st.integers(0, 30),
+            st.sampled_from(["shown", "failed", "none"]),
+        ),
+        max_size=5,
+    )
+)
+def test_no_view_is_lost_without_a_count(views: list[tuple[str, bool, list[str], int, str]]) -> None:
+    messages: list[Message] = []
+    for number, (path, command_first, layers, cut, result) in enumerate(views):
+        values = {"command": "view", "path": path}
+        text = json.dumps(values if command_first else dict(reversed(values.items())))
+        for layer in layers:
+            text = LAYERS[layer](text)
+        text = text[: max(len(text) - cut, text.index("view") + len("view"))]
+        messages.append(Message("assistant", "text", (Call(f"c{number}", "str_replace_editor", text),)))
+        if result != "none":
+            messages.append(shown(path, f"c{number}") if result == "shown" else Message("tool", "ERROR:\nno"))
+    found = mined(trajectory(*messages))
+    assert len(found.reads) + sum(found.dropped.values()) == found.read_calls == len(views)
+
+
+def test_a_late_result_is_that_of_its_id() -> None:
+    a, b = f"{ROOT}/a.py", f"{ROOT}/b.py"
+    found = mined(
+        trajectory(
+            Message("assistant", "", (view(a, "1"),)),
+            Message("user", "One moment."),
+            shown(a, "1"),
+            Message("assistant", "after a"),
+            Message("assistant", "", (view(b, "2"),)),
+            Message("assistant", "before b is there"),
+            shown(b, "2"),
+            Message("assistant", "after b"),
+        )
+    )
+    assert [(r.path, r.text, r.reasoning) for r in found.reads] == [("a.py", "after a", 5), ("b.py", "after b", 9)]
+    assert not found.dropped
+
+
+def test_the_result_of_another_call_is_not_taken_for_its_own() -> None:
+    a, b = f"{ROOT}/a.py", f"{ROOT}/b.py"
+    found = mined(
+        trajectory(
+            Message("assistant", "", (view(a, "1"),)),
+            Message("assistant", "", (view(b, "2"),)),
+            shown(a, "1"),
+            Message("tool", "ERROR:\nno", call_id="2"),
+            Message("assistant", "text"),
+            Message("assistant", "", (view(b, "3"),)),
+            shown(a, "1"),
+        )
+    )
+    # The id "1" has two results, so neither is sure to be that of the first call.
+    assert found.reads == [] and found.dropped == {"failed read": 1, "no result": 2}
+
+
 def test_arguments_beyond_repair_are_dropped_and_counted() -> None:
     call = Call("c", "str_replace_editor", '{"view')
     found = mined(trajectory(Message("assistant", "", (call,)), shown("a.py"), Message("assistant", "text")))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from codegrep.labels.trajectory import Call, Message
+from codegrep.labels.trajectory import ASSISTANT, Call, Message
 
 Row = dict[str, Any]
 
@@ -84,9 +84,9 @@ def messages_of(items: object) -> tuple[Message, ...]:
         if role:
             found.append(
                 Message(
-                    "assistant" if role == "ai" else role,
+                    "assistant" if role in ASSISTANT else role,
                     text_of(item.get("content")),
-                    calls_of(item.get("tool_calls")) if role in ("assistant", "ai") else (),
+                    calls_of(item.get("tool_calls")) if role in ASSISTANT else (),
                     text_of(item.get("tool_call_id")),
                     text_of(item.get("name")),
                 )
