@@ -58,7 +58,7 @@ class Delivery:
 
     Attributes:
         unsent: entries of this process that wait in the spool.
-        rejected: entries that MLflow will never take, or that could not even be kept.
+        rejected: entries and parameters that MLflow will never take, or that could not even be kept.
     """
 
     def __init__(self, uri: str, run_id: str, spool: Spool, retry_after: float) -> None:
@@ -182,7 +182,8 @@ class Delivery:
         known = client.get_run(self._run_id).data.params
         new = [Param(key, value) for key, value in params.items() if key not in known]
         for start in range(0, len(new), _PARAMS_PER_REQUEST):
-            client.log_batch(self._run_id, params=new[start : start + _PARAMS_PER_REQUEST])
+            self._batch_of_params(client, new[start : start + _PARAMS_PER_REQUEST])
+        known = client.get_run(self._run_id).data.params  # another process may have been faster
         changed = {
             parameters.allowed_key(f"changed.{key}"): " -> ".join(
                 parameters.cut(text, 500) for text in (known[key], value)
@@ -191,6 +192,19 @@ class Delivery:
             if key in known and known[key] != value
         }
         self._tags(client, changed)
+        if refused := params.keys() - known.keys():
+            self.rejected += len(refused)
+            self._say_once("rejected params", "MLflow refuses parameters for good (%s)", ", ".join(sorted(refused)[:5]))
+
+    def _batch_of_params(self, client: MlflowClient, batch: Sequence[Any]) -> None:
+        """MLflow takes a batch whole or not at all; what it refuses is written one by one, and `_params` looks why."""
+        try:
+            client.log_batch(self._run_id, params=batch)
+        except Exception as error:  # see _try
+            if not _is_final(error):
+                raise
+            for param in batch if len(batch) > 1 else ():
+                self._batch_of_params(client, [param])
 
     def _tags(self, client: MlflowClient, tags: dict[str, str]) -> None:
         from mlflow.entities import RunTag
@@ -215,11 +229,15 @@ class Delivery:
             registry.register(client, model_id, body["register"], alias=registry.BEST, only_if_better=True)
 
     def _show_table(self, client: MlflowClient, path: str) -> None:
-        """Name a table in the tag that MLflow's comparison view reads. (`client.log_table` appends to an old table.)"""
-        shown = json.loads(client.get_run(self._run_id).data.tags.get("mlflow.loggedArtifacts", "[]"))
-        if not any(item.get("path") == path for item in shown):
-            shown.append({"path": path, "type": "table"})
-            client.set_tag(self._run_id, "mlflow.loggedArtifacts", json.dumps(shown))
+        """Name a table in the tag that MLflow's comparison view reads. (`client.log_table` appends to an old table.)
+
+        The processes that write to the run do so one after the other, or one would overwrite what another has added.
+        """
+        with store.one_at_a_time(self.spool.folder):
+            shown = json.loads(client.get_run(self._run_id).data.tags.get("mlflow.loggedArtifacts", "[]"))
+            if not any(item.get("path") == path for item in shown):
+                shown.append({"path": path, "type": "table"})
+                client.set_tag(self._run_id, "mlflow.loggedArtifacts", json.dumps(shown))
 
     def _say_once(self, about: str, message: str, *values: object) -> None:
         if about not in self._said:

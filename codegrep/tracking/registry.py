@@ -92,7 +92,11 @@ def register(client: MlflowClient, model_id: str, name: str, *, alias: str = "",
     except MlflowException as error:
         if error.error_code != "RESOURCE_DOES_NOT_EXIST":
             raise
-        client.create_registered_model(name, description="Policies that find the files an issue is about")
+        try:
+            client.create_registered_model(name, description="Policies that find the files an issue is about")
+        except MlflowException as late:
+            if late.error_code != "RESOURCE_ALREADY_EXISTS":  # another run was faster
+                raise
     model = client.get_logged_model(model_id)
     versions = [v for v in client.search_model_versions(f"name = '{name}'") if v.tags.get(_ID) == model_id]
     if versions:

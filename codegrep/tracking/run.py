@@ -171,7 +171,7 @@ class Tracker:
 
     @property
     def rejected(self) -> int:
-        """Entries that MLflow will never take (said once in the log)."""
+        """Entries and parameters that MLflow will never take (said once in the log)."""
         return self._delivery.rejected
 
     def params(self, settings: Mapping[str, object]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import glob
 import json
 import os
@@ -25,8 +26,8 @@ class Entry:
 class Spool:
     """The unsent entries of one run in one folder: a JSONL file for every process that had something to keep.
 
-    Processes do not share a file, so nothing has to be locked. Whoever sends takes every file that is there, by
-    renaming it first, so that two senders do not take the same one.
+    Processes do not share a file to write to. Whoever sends takes every file that is there, by renaming it first, so
+    that two senders do not take the same one; a lock on the file makes the sender wait for a line that is being written.
 
     Args:
         folder: where the files go; made when the first entry is kept.
@@ -46,8 +47,13 @@ class Spool:
     def keep(self, entry: Entry) -> None:
         """Append one entry. A temporary file is adopted first."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": entry.kind, **entry.body}, default=str) + "\n")
+        line = json.dumps({"kind": entry.kind, **entry.body}, default=str) + "\n"
+        while True:
+            with self.path.open("a", encoding="utf-8") as file:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if _is_at(self.path, file.fileno()):  # else a sender has taken it since it was opened
+                    file.write(line)
+                    return
 
     def adopt(self, path: Path) -> Path:
         """Move a temporary file to a place where it stays until it has been sent; its name is kept."""
@@ -70,7 +76,9 @@ class Spool:
             claimed = path.with_name(f"{path.name.partition('.jsonl')[0]}.jsonl.{uuid.uuid4().hex[:12]}")
             try:
                 path.rename(claimed)
-                lines = claimed.read_text(encoding="utf-8", errors="replace").splitlines()
+                with claimed.open(encoding="utf-8", errors="replace") as file:
+                    fcntl.flock(file, fcntl.LOCK_SH)
+                    lines = file.read().splitlines()
             except OSError:  # another sender was faster
                 continue
             read = [_read(line) for line in lines]
@@ -86,6 +94,13 @@ class Spool:
         with contextlib.suppress(OSError):
             path.parent.rmdir()
             path.parent.parent.rmdir()
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except OSError:
+        return False
 
 
 def _age(path: Path) -> float:

@@ -67,7 +67,9 @@ def connect(uri: str) -> MlflowClient:
     for name in ("alembic", "mlflow.store.db.utils"):
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.getLogger("urllib3.connectionpool").addFilter(_no_word_of_retries)
-    with _one_at_a_time(uri):
+    database = sqlite_path(uri)
+    # MLflow does not guard against two processes that create the tables of one new file together.
+    with one_at_a_time(database.parent) if database else contextlib.nullcontext():
         return MlflowClient(tracking_uri=uri)
 
 
@@ -77,21 +79,17 @@ def _no_word_of_retries(record: logging.LogRecord) -> bool:
 
 
 @contextlib.contextmanager
-def _one_at_a_time(uri: str) -> Iterator[None]:
-    """Keep two processes from creating the tables of one new SQLite file together, which MLflow does not guard.
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Make other processes of this machine wait that come here with the same folder, which is made when it is missing.
 
     The lock is on the folder itself, so no file is left behind, and it ends with the process.
     """
-    database = sqlite_path(uri)
-    if database is None:
-        yield
-        return
     import fcntl
 
-    database.parent.mkdir(parents=True, exist_ok=True)
-    folder = os.open(database.parent, os.O_RDONLY)
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX)
+        fcntl.flock(handle, fcntl.LOCK_EX)
         yield
     finally:
-        os.close(folder)
+        os.close(handle)

@@ -70,6 +70,23 @@ def test_registered_found_and_fetched(outputs):
     assert registry.register(client, model_id, "retriever") == "1"  # the same model stays the same version
 
 
+def test_a_name_that_another_run_makes_in_between(outputs, monkeypatch):
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos.databricks_pb2 import RESOURCE_DOES_NOT_EXIST
+
+    tracker = start(outputs)
+    tracker.policy(package(outputs, b"1"), name="v3-seed0", held_out_f05=0.5, data="abc")
+    client = store.connect(tracker.handle.uri)
+    (logged,) = client.search_logged_models([client.get_run(tracker.run_id).info.experiment_id])
+
+    def late(name):
+        client.create_registered_model(name)
+        raise MlflowException("not there yet", error_code=RESOURCE_DOES_NOT_EXIST)
+
+    monkeypatch.setattr(client, "get_registered_model", late)
+    assert registry.register(client, logged.model_id, "retriever") == "1"
+
+
 @pytest.mark.parametrize(
     ("f05", "data", "wins"), [(0.5, "abc", True), (0.3, "abc", False), (0.9, "other", False), (None, "abc", False)]
 )

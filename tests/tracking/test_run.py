@@ -380,7 +380,7 @@ def _together(code, *arguments):
         )
         for words in arguments
     ]
-    return [process.communicate(timeout=120) for process in running]
+    return [process.communicate(timeout=300) for process in running]
 
 
 def test_two_workers_write_to_one_run(outputs):
@@ -399,3 +399,89 @@ def test_two_experiments_make_one_new_store_together(tmp_path):
     assert [out.split() for out, _ in printed] == [["0", "0"], ["0", "0"]], printed
     assert sorted(run.info.status for run in _runs(tmp_path)) == ["FINISHED", "FINISHED"]
     assert all(error == "" for _, error in printed), printed  # no migration chatter on the terminal
+
+
+_PARAMS = """
+import sys, time
+from pathlib import Path
+from codegrep.tracking import store
+from codegrep.tracking.run import TrackingHandle
+uri, run_id, spool, number, gate = sys.argv[1:]
+tracker = TrackingHandle(uri, run_id, spool).open()
+store.connect(uri).get_run(run_id)
+Path(gate, number).touch()
+while len(list(Path(gate).iterdir())) < 4:
+    time.sleep(0.005)
+for turn in range(3):
+    same = {f"same{turn}_{i}": i for i in range(60)}
+    own = {f"own{turn}_{number}_{i}": i for i in range(20)}
+    tracker.params({**same, f"other{turn}": number, **own})
+tracker.finish("FINISHED")
+print(tracker.unsent, tracker.rejected)
+"""
+
+
+def test_four_processes_log_parameters_to_one_run(outputs, tmp_path):
+    """What two of them write at once is there once; a contested value is the first one's, the others are reported."""
+    tracker = _start(outputs)
+    handle, gate = tracker.handle, tmp_path / "gate"
+    gate.mkdir()
+    place = (handle.uri, handle.run_id, handle.spool)
+    printed = _together(_PARAMS, *((*place, str(number), str(gate)) for number in range(4)))
+    tracker.finish("FINISHED")
+    assert [out.split() for out, _ in printed] == [["0", "0"]] * 4, printed
+    data = _run(tracker).data
+    expected = {f"same{turn}_{i}" for turn in range(3) for i in range(60)} | {f"other{turn}" for turn in range(3)}
+    expected |= {f"own{turn}_{number}_{i}" for turn in range(3) for number in range(4) for i in range(20)}
+    assert data.params.keys() == expected
+    for turn in range(3):
+        first, _, other = data.tags[f"changed.other{turn}"].partition(" -> ")
+        assert first == data.params[f"other{turn}"] and other in {"0", "1", "2", "3"} - {first}
+
+
+def test_a_parameter_that_another_process_writes_in_between_costs_only_itself(outputs, monkeypatch):
+    """The others of its batch are written, and a value that is refused by itself is counted alone."""
+    tracker = _start(outputs)
+    client_of = store.connect
+
+    def hesitant(uri):
+        client = client_of(uri)
+        read, pending = client.get_run, [True]
+
+        def get_run(run_id):
+            run = read(run_id)
+            if pending:  # another process writes between our look and our batch
+                pending.clear()
+                client.log_param(run_id, "theirs", "1")
+                client.log_param(run_id, "both", "x")
+            return run
+
+        client.get_run = get_run
+        return client
+
+    monkeypatch.setattr(store, "connect", hesitant)
+    other = TrackingHandle(tracker.handle.uri, tracker.run_id, tracker.handle.spool).open()
+    other.params({"a": 1, "theirs": 2, "both": "x", "b": 3})
+    data = _run(tracker).data
+    assert data.params == {"a": "1", "theirs": "1", "both": "x", "b": "3"}
+    assert data.tags["changed.theirs"] == "1 -> 2"
+    assert other.rejected == other.unsent == 0
+
+
+_TABLES = """
+import sys
+from codegrep.tracking.run import TrackingHandle
+tracker = TrackingHandle(*sys.argv[1:4]).open()
+for number in range(4):
+    tracker.table([{"a": 1}], f"tables/{sys.argv[4]}-{number}.json")
+print(tracker.unsent, tracker.rejected)
+"""
+
+
+def test_tables_of_several_processes_are_all_shown(outputs):
+    tracker = _start(outputs)
+    place = (tracker.handle.uri, tracker.run_id, tracker.handle.spool)
+    printed = _together(_TABLES, *((*place, name) for name in ("one", "two")))
+    assert [out.split() for out, _ in printed] == [["0", "0"]] * 2, printed
+    shown = {item["path"] for item in json.loads(_run(tracker).data.tags["mlflow.loggedArtifacts"])}
+    assert shown == {f"tables/{name}-{i}.json" for name in ("one", "two") for i in range(4)}

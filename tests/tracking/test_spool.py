@@ -67,3 +67,19 @@ def test_a_temporary_file_is_moved_to_where_it_can_wait(tmp_path):
     assert kept.read_bytes() == b"png" and kept.name == "figure.png" and not temporary.exists()
     spool.discard(kept)
     assert list((tmp_path / "spool").iterdir()) == []
+
+
+_KEEP = (
+    "import sys; from pathlib import Path; from codegrep.tracking.spool import *\n"
+    "spool = Spool(Path(sys.argv[1]), 'r1')\n"
+    "for number in range(5000): spool.keep(Entry('tags', {'tags': {'n': number}}))"
+)
+
+
+def test_what_is_kept_while_another_process_sends_is_not_lost(tmp_path):
+    keeper = subprocess.Popen([sys.executable, "-c", _KEEP, str(tmp_path)])
+    spool, found = Spool(tmp_path, "r1"), []
+    while keeper.poll() is None:
+        found += _all(spool)
+    found += _all(spool)
+    assert sorted(entry.body["tags"]["n"] for entry in found) == list(range(5000))
