@@ -10,10 +10,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from codegrep.rewards.scores import f_beta, f_from_counts, precision, recall
+from codegrep.rewards.scores import ROUNDING, f_beta, f_from_counts, precision, recall
 
 GOOD = 0.8  # the paper's "share F >= 0.8"
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ def score_issue(
         precision=precision(listed, gold),
         recall=recall(listed, gold),
         hit=float(bool(set(listed) & set(gold))),
-        good=float(f05 >= GOOD - _ROUNDING),
+        good=float(f05 >= GOOD - ROUNDING),
         files=len(listed),
     )
 
