@@ -32,6 +32,7 @@ from codegrep.pipeline.artifact import fingerprint, write_json
 from codegrep.pipeline.completion import run_name
 from codegrep.pipeline.ladder import LADDER_FILE, Rung, best, read
 from codegrep.pipeline.run import stoppable
+from codegrep.rewards.scores import first_best
 from codegrep.tracking.sweep import job_settings, open_sweep
 
 METRIC, TIME = "f05", "step"
@@ -81,7 +82,7 @@ def _search(
         status = "FINISHED" if measured else "FAILED"
         if not measured:
             raise CodegrepError(f"no trial of {search_id} was measured", f"See the logs in {folder}")
-        chosen = max(measured, key=lambda row: row[METRIC])
+        chosen = measured[first_best([row[METRIC] for row in measured])]
         values = " ".join(f"{key}={chosen[key]}" for key in config.sweep.space)
         console.print(f"Best on the selection issues: F0.5 {chosen[METRIC]:.3f} at step {chosen[TIME]}. To report it:")
         ladder = [o for o in _ladder(config) if o not in overrides]

@@ -25,11 +25,11 @@ from codegrep.lab.scripted import World, record
 from codegrep.rewards.advantage import normalise
 from codegrep.rewards.governance import govern
 from codegrep.rewards.outcome import score
+from codegrep.rewards.scores import ROUNDING
 from codegrep.rollout.outcome import conduct_of, outcome_of
 from codegrep.rollout.record import Rollout
 
 Ranking = Literal["reward", "update"]
-EPSILON = 1e-9
 MAX_WORLDS = 200
 NAMING = ("none named", "one named", "a wrong one named", "one and a wrong one named")
 _PATH = re.compile(r"(?<![\w/.-])(?:[\w.-]+/)+[\w-]+\.\w{1,4}\b")
@@ -205,7 +205,7 @@ def _compare(
 ) -> Finding | None:
     gaming, honest = table[:, names.index(policy.name)], table[:, names.index(rival)]
     ahead = float((gaming - honest).mean() if policy.by_chance else (gaming - honest).max())
-    if ahead <= EPSILON:
+    if ahead <= ROUNDING:
         return None
     worst = int(np.argmax(gaming - honest))
     return Finding(
@@ -225,5 +225,5 @@ def _ties(policy: GamingPolicy, table: NDArray[np.float64], names: Sequence[str]
     own = table[:, names.index(policy.name)]
     good = [table[:, names.index(rival)] for rival in policy.rivals if rival != "miss"]
     if policy.same_answer or policy.by_chance:
-        return any(np.allclose(own, other, atol=EPSILON) for other in good)
-    return any(bool((np.abs(own - other) <= EPSILON).any()) for other in good)
+        return any(np.allclose(own, other, atol=ROUNDING) for other in good)
+    return any(bool((np.abs(own - other) <= ROUNDING).any()) for other in good)

@@ -15,6 +15,7 @@ from codegrep.lab.rescored import Floats, Rescored
 from codegrep.lab.stored import Stored
 from codegrep.rewards.calls import calls_per_turn
 from codegrep.rewards.designs import OBSERVED
+from codegrep.rewards.scores import ROUNDING
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MAX_PAIRED = 64  # rollouts of a group whose order is compared; of a larger group the first ones
@@ -178,7 +179,7 @@ def agreements(stored: Stored, all_rescored: Sequence[Rescored]) -> list[Agreeme
     first, second = pairs_within(stored.groups)
     of_pair = stored.groups[first]
     # NaN has no order: its sign is made 0, as a tie.
-    signs = [np.nan_to_num(np.sign(r.rewards[first] - r.rewards[second])).astype(np.int8) for r in all_rescored]
+    signs = [np.nan_to_num(_signs(r.rewards[first] - r.rewards[second])).astype(np.int8) for r in all_rescored]
     groups = len(stored.group_names)
     ordered = [np.bincount(of_pair, np.abs(sign), minlength=groups) for sign in signs]
     found = []
@@ -188,7 +189,7 @@ def agreements(stored: Stored, all_rescored: Sequence[Rescored]) -> list[Agreeme
             agreed = np.bincount(of_pair, signs[i] * signs[j], minlength=groups)
             both = (ordered[i] > 0) & (ordered[j] > 0)
             tau = agreed[both] / np.sqrt(ordered[i][both] * ordered[j][both])
-            a, b = np.sign(one.advantages), np.sign(other.advantages)
+            a, b = _signs(one.advantages), _signs(other.advantages)
             moved = (a != 0) & (b != 0)
             found.append(
                 Agreement(
@@ -202,6 +203,11 @@ def agreements(stored: Stored, all_rescored: Sequence[Rescored]) -> list[Agreeme
                 )
             )
     return found
+
+
+def _signs(values: Floats) -> Floats:
+    signs: Floats = np.where(np.abs(values) > ROUNDING, np.sign(values), values * 0.0)
+    return signs
 
 
 def pairs_within(groups: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

@@ -13,10 +13,9 @@ from typing import get_args
 
 from codegrep.issues.issue import EntityKind
 from codegrep.rewards.outcome import Outcome
-from codegrep.rewards.scores import entity_f_beta, f_beta, f_from_counts, line_f_beta, precision, recall
+from codegrep.rewards.scores import ROUNDING, entity_f_beta, f_beta, f_from_counts, line_f_beta, precision, recall
 
 GOOD = 0.8  # the paper's "share F >= 0.8"
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def score_issue(
         precision=precision(listed, gold),
         recall=recall(listed, gold),
         hit=float(bool(set(listed) & set(gold))),
-        good=float(f05 >= GOOD - _ROUNDING),
+        good=float(f05 >= GOOD - ROUNDING),
         files=len(listed),
     )
 

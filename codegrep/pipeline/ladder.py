@@ -29,6 +29,7 @@ from codegrep.pipeline.models import PolicyFiles
 from codegrep.pipeline.prepare import Prepared
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.workers import AgentSettings, AgentWorker
+from codegrep.rewards.scores import first_best
 from codegrep.rollout.store import rollout_from_row
 
 LADDER_FILE = "ladder.json"
@@ -86,7 +87,8 @@ def reported(config: Config, prepared: Prepared) -> list[Issue]:
 
 def best(rungs: Sequence[Rung]) -> Rung:
     """The rung with the highest F0.5; of equals the earliest, which is nearest to the reference policy."""
-    return max(rungs, key=lambda rung: (rung.f05, -rung.step))
+    ordered = sorted(rungs, key=lambda rung: rung.step)
+    return ordered[first_best([rung.f05 for rung in ordered])]
 
 
 @dataclass(frozen=True)

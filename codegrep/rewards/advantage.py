@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from codegrep.rewards.calls import calls_per_turn, parallelism_share
 from codegrep.rewards.outcome import AdvantageFactor, Outcome, RewardDesign, RewardParts, score
+from codegrep.rewards.scores import ROUNDING
 
 Scale = Literal["group", "batch", "none"]
 Baseline = Literal["mean", "loo"]
@@ -72,7 +73,7 @@ def normalise(
         baseline: "mean" of the group (GRPO), or "loo", the mean of the others (RLOO): (R - mean)·n/(n-1).
 
     Returns:
-        (n,) advantages. A group whose rewards are all equal has exactly 0.
+        (n,) advantages. A group whose rewards are all equal, rounding aside, has exactly 0.
 
     Raises:
         ValueError: shapes differ, or an unknown scale or baseline.
@@ -113,13 +114,13 @@ def baseline_factors(rewards: NDArray[np.float64], groups: NDArray[np.intp], bas
 
 
 def spread(rewards: NDArray[np.float64], groups: NDArray[np.intp]) -> NDArray[np.bool_]:
-    """(groups,) whether a group holds two different rewards, exactly; NaN is left out. Args as in `normalise`."""
+    """(groups,) whether a group holds two different rewards, rounding aside; NaN is left out. Args: see `normalise`."""
     scored = ~np.isnan(rewards)
     total = int(groups.max()) + 1 if len(groups) else 0
     low, high = np.full(total, np.inf), np.full(total, -np.inf)
     np.minimum.at(low, groups[scored], rewards[scored])
     np.maximum.at(high, groups[scored], rewards[scored])
-    return low < high
+    return high - low > ROUNDING
 
 
 def group_normalise(

@@ -8,6 +8,19 @@ from typing import Literal
 from codegrep.issues.issue import Entity, EntityKind, LineRange
 
 Match = Literal["coverage", "jaccard"]
+#: Scores and rewards that are no further apart are equal: the same sum in another order differs by rounding.
+ROUNDING = 1e-9
+
+
+def differ(values: Collection[float]) -> bool:
+    """Whether two of the values are different, rounding aside."""
+    return bool(values) and max(values) - min(values) > ROUNDING
+
+
+def first_best(values: Sequence[float]) -> int:
+    """Index of the largest value; of equals, rounding aside, the first."""
+    highest = max(values)
+    return next(index for index, value in enumerate(values) if value >= highest - ROUNDING)
 
 
 def precision(predicted: Collection[str], gold: Collection[str]) -> float:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from codegrep.errors import InfrastructureError
 from codegrep.rewards.answer_judge import AnswerJudge, AnswerQuestion, Opinion
 from codegrep.rewards.outcome import Outcome, RewardDesign
+from codegrep.rewards.scores import differ
 
 
 @dataclass(frozen=True)
@@ -95,4 +96,4 @@ def matters(outcome: Outcome, design: RewardDesign) -> bool:
     with `tiered`, the judge is asked about what has passed the check alone, as in the paper.
     """
     agreed, refused = design(replace(outcome, verdict=True)), design(replace(outcome, verdict=False))
-    return agreed.total != refused.total
+    return differ((agreed.total, refused.total))

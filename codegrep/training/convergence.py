@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from codegrep.config import EarlyStopConfig
+from codegrep.rewards.scores import ROUNDING
 
 
 class Reason(Protocol):
@@ -51,7 +52,7 @@ def plateau(history: Sequence[StepResult], rule: EarlyStopConfig) -> str:
         means.append(total / rule.window)
     best, best_at = means[0], 0
     for at, mean in enumerate(means):
-        if mean >= best + rule.min_gain:
+        if mean >= best + rule.min_gain - ROUNDING:
             best, best_at = mean, at
     flat = len(means) - 1 - best_at
     kl = fmean(entry.kl for entry in history[-rule.window :])

@@ -14,6 +14,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from codegrep.config import GuardRailsConfig, RailConfig
+from codegrep.rewards.scores import ROUNDING
 from codegrep.training.callbacks import TimeLimit
 
 
@@ -70,7 +71,7 @@ class Rail:
             assert self.config.times_start is not None
             self.limit = self.config.times_start * mean
             return None
-        before, self.beyond = self.beyond, mean > self.limit
+        before, self.beyond = self.beyond, mean > self.limit + ROUNDING
         if self.beyond and not before:
             return Alarm(step, self.name, self.config.metric, mean, self.limit, self.config.action)
         return None

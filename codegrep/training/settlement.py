@@ -15,6 +15,7 @@ from codegrep.issues.issue import Issue
 from codegrep.rewards.governance import Rules, Verdict, govern
 from codegrep.rewards.outcome import Outcome, RewardDesign, RewardParts, score
 from codegrep.rewards.process_weights import ProcessScoring, Standing, process_weights
+from codegrep.rewards.scores import differ
 from codegrep.rewards.turn_credit import TurnScores
 from codegrep.rewards.verdicts import Judged, Verdicts, matters
 from codegrep.rollout.outcome import conduct_of, question_of, trajectory_of
@@ -163,11 +164,11 @@ class Settlement:
 
 
 def with_spread(rewards: Sequence[RewardParts | None], group_size: int) -> list[bool]:
-    """For each rollout, whether its whole group holds two different rewards, exactly."""
+    """For each rollout, whether its whole group holds two different rewards, rounding aside."""
     alive: list[bool] = []
     for start in range(0, len(rewards), group_size):
-        totals = {reward.total for reward in rewards[start : start + group_size] if reward is not None}
-        alive += [len(totals) > 1] * min(group_size, len(rewards) - start)
+        totals = [reward.total for reward in rewards[start : start + group_size] if reward is not None]
+        alive += [differ(totals)] * min(group_size, len(rewards) - start)
     return alive
 
 

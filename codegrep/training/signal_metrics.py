@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from codegrep.rewards.governance import CAUSES
+from codegrep.rewards.scores import ROUNDING
 from codegrep.rewards.verdicts import Judged
 from codegrep.training.settlement import Settled
 from codegrep.training.step_metrics import Sums, Tally
@@ -61,7 +62,7 @@ def _add_advantage(tally: Tally, one: Settled, advantage: float, floor: float) -
     tokens = one.tokens()
     weights = one.turn_weights(advantage, floor)
     tally.mean("advantage/mean_abs", abs(advantage))
-    tally.mean("advantage/positive_rate", float(advantage > 0))
+    tally.mean("advantage/positive_rate", float(advantage > ROUNDING))
     mass = abs(advantage) * sum(n * w for n, w in zip(tokens, weights, strict=True))
     tally.mean("advantage/mass", mass, one.rollout.generated_tokens)
     if one.standing == "off":

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from codegrep.protocol.calls import ToolStatus
 from codegrep.rewards.calls import calls_per_turn
 from codegrep.rewards.outcome import Outcome, RewardParts
-from codegrep.rewards.scores import f_beta, precision, recall
+from codegrep.rewards.scores import differ, f_beta, precision, recall
 from codegrep.rollout.record import ExitCause, Rollout
 from codegrep.tracking.names import reward_part
 
@@ -90,8 +90,8 @@ def _add_rollout(tally: Tally, rollout: Rollout, outcome: Outcome) -> None:
 
 def _add_group(tally: Tally, outcomes: Sequence[Outcome], rewards: Sequence[RewardParts | None]) -> None:
     scored = [reward.total for reward in rewards if reward is not None]
-    # The exact spread, over the rollouts that were scored: TRL's own rate counts a group with one survivor as alive.
-    tally.mean("group/dead_rate", float(len(scored) < 2 or max(scored) == min(scored)))
+    # The spread over the rollouts that were scored: TRL's own rate counts a group with one survivor as alive.
+    tally.mean("group/dead_rate", float(not differ(scored)))
     if len(scored) > 1:
         mean = sum(scored) / len(scored)
         tally.mean("group/reward_std", (sum((r - mean) ** 2 for r in scored) / (len(scored) - 1)) ** 0.5)

@@ -83,6 +83,8 @@ def test_a_selection_that_cannot_fit_is_refused_before_anything_starts() -> None
 def test_the_best_rung_is_the_earliest_of_equals() -> None:
     rungs = [Rung(2, 0.3, 8, 0, "a"), Rung(4, 0.5, 8, 0, "b"), Rung(6, 0.5, 8, 0, "c"), Rung(8, 0.4, 8, 0, "d")]
     assert best(rungs).step == 4
+    # The same scores added up in another order.
+    assert best([Rung(2, 5 / 11, 8, 0, "a"), Rung(4, 1 - 6 / 11, 8, 0, "b")]).step == 2
 
 
 def test_no_record_is_no_rung(tmp_path: Path) -> None:

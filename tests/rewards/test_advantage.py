@@ -50,7 +50,8 @@ def test_a_failed_machine_changes_nothing_for_the_others(missing: float | None) 
 
 
 @pytest.mark.parametrize(
-    "rewards", [[None, 0.7, None], [None, None, None], [0.3, 0.3, 0.3], [0.1 + 0.2, 0.1 + 0.2, None]]
+    "rewards",
+    [[None, 0.7, None], [None, None, None], [0.3, 0.3, 0.3], [0.1 + 0.2, 0.3, None], [5 / 11, 1 - 6 / 11, 5 / 11]],
 )
 def test_one_survivor_none_or_no_spread_gives_exactly_zero(rewards: list[float | None]) -> None:
     for scale in ("group", "batch", "none"):
@@ -109,8 +110,8 @@ def test_settle_without_factor_keeps_the_plain_advantage() -> None:
 
 
 def test_groups_of_any_size_and_in_any_order() -> None:
-    # Groups 0 (0, 1), 1 (alone), 2 (0.2, 0.2, lost), interleaved.
-    rewards = np.array([0.0, 0.7, 0.2, 1.0, 0.2, math.nan])
+    # Groups 0 (0, 1), 1 (alone), 2 (0.3 twice, once with a rounding error, lost), interleaved.
+    rewards = np.array([0.0, 0.7, 0.1 + 0.2, 1.0, 0.3, math.nan])
     groups = np.array([0, 1, 2, 0, 2, 2])
     assert spread(rewards, groups).tolist() == [True, False, False]
     advantages = normalise(rewards, groups, scale="none")

@@ -206,6 +206,7 @@ def test_a_verdict_is_asked_for_only_where_it_decides() -> None:
     assert not matters(outcome(answered=False, predicted=()), tiered)
     assert not matters(outcome(), v3)
     assert not matters(outcome(), lambda o: tiered(o, judge="score"))
+    assert not matters(outcome(), lambda o: RewardParts(5 / 11 if o.verdict else 1 - 6 / 11))
     own = lambda o: RewardParts(1.0 if o.verdict else float(len(o.predicted) > 3))  # noqa: E731
     assert matters(outcome(), own) and not matters(outcome(predicted=tuple("abcd")), own)
 

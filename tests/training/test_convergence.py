@@ -37,6 +37,12 @@ def test_noise_below_the_gain_is_no_rise() -> None:
     assert first_stop([0.5 + 0.004 * (n % 2) for n in range(100)]) == 30
 
 
+def test_a_rise_by_just_the_gain_is_one() -> None:
+    gain = replace(RULE, window=1, min_gain=0.1)
+    assert 0.2 + 0.1 > 0.3
+    assert first_stop([0.2] * 10 + [0.3] * 60, gain) == first_stop([0.2] * 10 + [0.4] * 60, gain)
+
+
 def test_kl_out_of_bounds_is_no_convergence() -> None:
     assert first_stop([0.5] * 100, kl=0.6) is None
     assert first_stop([0.5] * 100, kl=0.5) == 30

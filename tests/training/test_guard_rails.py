@@ -28,6 +28,11 @@ def test_a_limit_is_spoken_of_once_and_again_after_a_way_back() -> None:
     assert said(Rail("kl", KL, 1), [0.1, 0.3, 0.31, 0.5, 0.2, 0.4]) == [3, 6]  # 0.3 is not above 0.3
 
 
+def test_a_mean_at_the_limit_is_not_above_it() -> None:
+    assert sum([0.95] * 6) / 6 > 0.95
+    assert said(Rail("dead", RailConfig("group/dead_rate", above=0.95), 6), [0.95] * 6) == []
+
+
 def test_the_window_is_a_mean() -> None:
     rail = Rail("kl", KL, 3)
     assert said(rail, [0.9, 0.0]) == []  # not full

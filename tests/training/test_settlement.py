@@ -58,12 +58,14 @@ def test_dead_groups_stay_or_go_as_a_whole() -> None:
     assert all(any(one.mask) for one in settle(Settlement(v3, dead_groups="keep"), same))
 
 
-def test_spread_is_exact_and_over_the_whole_group() -> None:
+def test_spread_is_over_the_whole_group_and_no_rounding() -> None:
     def rewards(*values: float | None) -> list[RewardParts | None]:
         return [None if value is None else RewardParts(value) for value in values]
 
     assert with_spread(rewards(0.1, 0.1, 0.1, 0.1), 4) == [False] * 4
-    assert with_spread(rewards(0.1, 0.1 + 1e-12, 0.1, 0.1), 4) == [True] * 4
+    assert with_spread(rewards(0.1, 0.1 + 1e-6, 0.1, 0.1), 4) == [True] * 4
+    # 5/11 by two ways of adding up.
+    assert with_spread(rewards(0.45454545454545453, 0.4545454545454545), 2) == [False] * 2
     assert with_spread(rewards(None, 0.1, None, 0.1), 4) == [False] * 4
     assert with_spread(rewards(None, None), 2) == [False] * 2
     assert with_spread(rewards(0, 1, 0.5, 0.5), 2) == [True, True, False, False]
