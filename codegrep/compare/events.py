@@ -11,7 +11,7 @@ from codegrep.compare.runs import RunRecord
 from codegrep.tracking.names import describe
 
 ALARM_GAP = 0.1  # nats a token between sampling and training: the engine's weights are then probably stale
-_ROOMS = ("errors/", "governance/", "rollout/exit_")
+_ROOMS = ("errors/", "masked/", "rollout/exit_")
 _MORE = ("completions/clipped_ratio", "group/dead_rate")
 _COUNTED = frozenset({"rollouts", "calls", "events", "turns"})  # units that add up over steps; shares are averaged
 

@@ -25,16 +25,17 @@ CURVES = (
     "policy/kl",
     "rollout/tool_turns",
     "completions/generated",
-    "completions/mean_length",
+    "completions/sampled",
     "optim/grad_norm",
     "completions/clipped_ratio",
     "group/dead_rate",
+    "group/drawn",
     "optim/tokens",
     "policy/logprob_gap",
     "seconds/step",
     "seconds/cpu",
 )
-CURVE_ROOMS = ("errors/", "governance/", "rollout/exit_", "ladder/")  # all of their names
+CURVE_ROOMS = ("errors/", "masked/", "rollout/exit_", "ladder/")  # all of their names
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def _trained_by(client: MlflowClient, run: Run) -> str:
 
 def _curves(uri: str, run_id: str) -> History:
     past = history(TrackingHandle(uri, run_id), lambda name: name in CURVES or name.startswith(CURVE_ROOMS))
-    return [row for row in past if "reward/total" in row or "ladder/f05" in row]
+    return [row for row in past if "optim/tokens" in row or "ladder/f05" in row]
 
 
 def _is_number(cell: object) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -22,6 +23,7 @@ from codegrep.pipeline.loaded import fetched
 from codegrep.pipeline.models import PolicyFiles, base_model, policy_files
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.workers import AgentSettings, AgentWorker, BM25Worker, TeacherWorker, rollout_from_row
+from codegrep.rewards.outcome import PROMPT_TOO_LONG
 from codegrep.rollout.record import Rollout
 from codegrep.rollout.store import RolloutWriter, read_rollouts
 
@@ -104,6 +106,8 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     artifact.write_json("lost.json", [{"retriever": r, "instance_id": i, "error": e} for (r, i), e in lost.items()])
     for (retriever, instance_id), error in list(lost.items())[:3]:
         context.say(f"  left out, the machine's fault: {instance_id} by {retriever}: {error}")
+    for retriever, count in Counter(r["retriever"] for r in kept if r.get("exit_cause") == PROMPT_TOO_LONG).items():
+        context.say(f"  {count} issues are longer than the context of {retriever}: they count as not answered")
     return {"held_out": len(held_out), "measured": len(held_out) - len(gone), "retrievers": retrievers}
 
 

@@ -21,7 +21,7 @@ from codegrep.training.grpo import CodegrepGRPOTrainer
 from codegrep.training.grpo_setup import grpo_arguments, schedule
 from codegrep.training.lora import adapter_sha256
 from codegrep.training.scoring import add_scoring
-from codegrep.training.trl_seams import LogprobGap
+from codegrep.training.token_metrics import LogprobGap
 from tests.training.made_rollouts import GRPO, LORA, Made, issues
 
 REWARD = load_reward(FunctionConfig("v3", "codegrep.rewards.designs.v3"))
@@ -185,7 +185,7 @@ def test_steps_train_and_log_under_the_projects_names(nano: Path, tmp_path: Path
     steps = {step: numbers for step, numbers in seen if "optim/loss" in numbers}
     assert sorted(steps) == [1, 2, 3, 4]
     wanted = (
-        "reward/total reward/std policy/kl policy/entropy policy/clip_ratio_region optim/grad_norm optim/learning_rate "
+        "reward/total policy/kl policy/entropy policy/clip_ratio_region optim/grad_norm optim/learning_rate "
         "completions/clipped_ratio completions/generated advantage/factor advantage/mean_abs group/dead_rate "
         "group/best rollout/turns rollout/tool_turns rollout/calls_per_turn rollout/f05 rollout/precision "
         "rollout/recall rollout/answered errors/parse errors/infrastructure errors/refused_calls seconds/generation "
@@ -261,6 +261,12 @@ def test_gap_and_effective_sample_size_by_hand() -> None:
     assert gap.ratio == pytest.approx(2.0)  # (1 + 3) / 2
     assert gap.ess == pytest.approx(16 / (2 * 10))  # (1 + 3)^2 / (2 (1 + 9))
     assert LogprobGap.of(torch.zeros(5)).ess == pytest.approx(1.0)
+
+
+def test_the_gap_of_several_workers_is_that_of_their_tokens_together() -> None:
+    whole = torch.tensor([0.0, 0.5, -1.0, 0.2, 2.0])
+    pooled = LogprobGap.pooled([LogprobGap.of(whole[:1]), LogprobGap.of(whole[1:])])
+    assert vars(pooled) == pytest.approx(vars(LogprobGap.of(whole)))
 
 
 @pytest.mark.parametrize(("shift", "weight"), [(0.0, 1.0), (0.5, float(np.exp(0.5))), (5.0, 3.0)])
