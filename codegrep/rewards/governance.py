@@ -135,7 +135,7 @@ class Verdict:
 
 
 def govern(conduct: Conduct, rules: Rules) -> Verdict:
-    """Verdict on one rollout. The machine's failure goes before repetition, that before excessive calls, that before a
+    """Verdict on one rollout. That it is lost goes before repetition, that before excessive calls, that before a
     missing verdict, that before the recorded cause.
 
     Raises:
@@ -158,8 +158,8 @@ def govern(conduct: Conduct, rules: Rules) -> Verdict:
 def _cause(conduct: Conduct, rules: Rules) -> tuple[str, int]:
     """The cause, and the turn in which it happened."""
     last = len(conduct.calls_per_turn) - 1
-    if conduct.exit_cause == INFRASTRUCTURE:
-        return INFRASTRUCTURE, last
+    if conduct.exit_cause in LOST:
+        return conduct.exit_cause, last
     if rules.repetition_times:
         for turn, tokens in enumerate(conduct.turns):
             if repeats(tokens, rules.repetition_tokens, rules.repetition_times):

@@ -175,7 +175,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("label/target_files", "files", "files of a target set, mean"),
     Metric("label/mined_files", "files", "files of a target set that the gold patch does not have, mean"),
     Metric("label/quarantined", "rows", "rows and shards that could not be used"),
-    Metric("label/judge_<measure>", "1", "requests, retries, cached answers, tokens, errors; agreement of two judges"),
+    Metric("label/judge_<measure>", "", "requests, retries, cached answers, tokens, errors; agreement of two judges"),
     Metric("eval/<retriever>/f05_mean", "1", "mean file F0.5 on held-out issues"),
     Metric("eval/<retriever>/f05_low", "1", "lower end of its 95% bootstrap interval"),
     Metric("eval/<retriever>/f05_high", "1", "upper end of its 95% bootstrap interval"),

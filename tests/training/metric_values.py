@@ -89,3 +89,11 @@ REFILLED = {
     "masked/dead_group": 3,
     **{f"kept/{name}": value for name, value in DRAWN.items()},
 }
+# Compared with what the model itself says of these rollouts, and with the clock.
+BY_THE_MODEL = (
+    *("policy/kl", "policy/entropy", "policy/clip_ratio_low", "policy/clip_ratio_high", "policy/clip_ratio_region"),
+    *("policy/logprob_gap", "policy/logprob_gap_max", "policy/ess", "policy/importance_ratio"),
+    *("policy/sequence_ratio", "policy/sequence_masked", "optim/loss", "optim/grad_norm"),
+)
+PHASES = ("generation", "rollouts", "tools", "settlement", "reference", "update", "step")
+SECONDS = (*(f"seconds/{phase}" for phase in PHASES), "judge/seconds")

@@ -230,8 +230,8 @@ def update(
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
         gradients = {n: g for n, g in zip(parameters, found, strict=True) if g is not None}
-    sampled = sum(sum(rollout.loss_mask) for rollout in rollouts)
-    return Update(float(total.detach()), gradients, before, clipped, int(sampled - tokens), weights, shaped, divergence / tokens)
+    masked = int(sum(sum(rollout.loss_mask) for rollout in rollouts) - tokens)
+    return Update(float(total.detach()), gradients, before, clipped, masked, weights, shaped, divergence / tokens)
 
 
 def close(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], tolerance: float = 1e-5) -> tuple[float, float]:

@@ -22,7 +22,7 @@ from codegrep.training.grpo_setup import grpo_arguments, schedule
 from codegrep.training.lora import adapter_sha256
 from codegrep.training.scoring import add_scoring
 from codegrep.training.token_metrics import LogprobGap
-from tests.training.made_rollouts import GRPO, LORA, Made, issues
+from tests.training.made_rollouts import GRPO, LORA, Made, issues, lost
 
 REWARD = load_reward(FunctionConfig("v3", "codegrep.rewards.designs.v3"))
 FACTOR = load_advantage(FunctionConfig("efficiency", "codegrep.rewards.advantage.efficiency"))
@@ -143,6 +143,40 @@ def test_a_batch_that_was_lost_whole_changes_no_weight(nano: Path, tmp_path: Pat
     before = adapter_sha256(trainer.policy)
     trainer.train()
     assert adapter_sha256(trainer.policy) == before
+
+
+class TooLong(Made):
+    """Every rollout of one issue, or of all, ends before its first token: the prompt exceeds the context."""
+
+    def __init__(self, every: bool) -> None:
+        super().__init__()
+        self.every, self.first = every, ""
+
+    def collect(self, wanted: Any, group_size: int, step: int) -> list[Rollout]:
+        self.first = self.first or wanted[0].instance_id
+        by_id = {issue.instance_id: issue for issue in wanted}
+        return [
+            replace(lost(by_id[one.instance_id]), prompt_ids=[7] * 9000, exit_cause="prompt_too_long", error="")
+            if self.every or one.instance_id == self.first
+            else one
+            for one in super().collect(wanted, group_size, step)
+        ]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("every", [True, False])
+def test_an_issue_longer_than_the_context_is_counted_and_ends_no_training(
+    nano: Path, tmp_path: Path, every: bool, fast: bool
+) -> None:
+    """The nano model has positions for far fewer tokens than the prompt has."""
+    trainer = _trainer(nano, tmp_path, TooLong(every), fast=fast, steps=1)
+    before = adapter_sha256(trainer.policy)
+    trainer.train()
+    numbers = trainer.own_metrics
+    assert numbers["rollout/exit_prompt_too_long"] == (1.0 if every else 0.5)
+    assert numbers["masked/prompt_too_long"] == (8 if every else 4) and numbers["errors/infrastructure"] == 0
+    assert (adapter_sha256(trainer.policy) == before) is every
+    assert ("reward/total" in numbers) is not every and ("policy/kl" in numbers) is not every
 
 
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "dr_grpo"])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from codegrep.rollout.record import Rollout, Turn
 from codegrep.training.callbacks import StepLog
 from codegrep.training.grpo import CodegrepGRPOTrainer, _phase_seconds
 from tests.training.hand_made import HandMade
-from tests.training.metric_values import DRAWN, REFILLED, STEP
+from tests.training.metric_values import BY_THE_MODEL, DRAWN, REFILLED, STEP
 from tests.training.reference import Recipe, logprobs, policy
 from tests.training.varied_rollouts import Captured, trainer_for
 
@@ -64,21 +64,34 @@ def of_tokens(nano: Path, adapter: dict[str, torch.Tensor], rollouts: list[Rollo
     }
 
 
+def ratio_of(nano: Path, adapter: dict[str, torch.Tensor], rollout: Rollout) -> float:
+    with torch.no_grad():
+        difference = logprobs(policy(nano, adapter), rollout) - torch.tensor(rollout.logprobs)
+    return float(difference[torch.tensor(rollout.loss_mask) == 1].sum().exp())
+
+
 def norm(gradients: dict[str, torch.Tensor]) -> float:
     return float(torch.cat([gradient.flatten() for gradient in gradients.values()]).norm())
 
 
 def test_one_step(nano: Path, tmp_path: Path) -> None:
-    """The second microbatch, a dropped group, holds no token of the loss: it counts for nothing."""
-    ((step, numbers), (_, last)), captured = trained(nano, tmp_path)
+    """The second microbatch, a dropped group, holds no token of the loss: it counts for nothing. Over a whole rollout
+    the ratio to the sampler is 0.9e-4 and 2.3e-4; the second is over the limit.
+    """
+    recipe = replace(DESIGN, correction=(0.0, 1.5e-4))
+    ((step, numbers), (_, last)), captured = trained(nano, tmp_path, recipe)
     loss, gradients, adapter = captured.steps[0]
+    ratios = [ratio_of(nano, adapter, rollout) for rollout in captured.rollouts[0][:2]]
     wanted = {
         **STEP,
         **of_tokens(nano, adapter, captured.rollouts[0][:2]),
         **dict.fromkeys(("policy/clip_ratio_low", "policy/clip_ratio_high", "policy/clip_ratio_region"), 0),
         "optim/loss": loss,
         "optim/grad_norm": norm(gradients),
+        "policy/sequence_ratio": sum(ratios) / 2,
+        "policy/sequence_masked": 1 / 2,
     }
+    assert set(wanted) == {*STEP, *BY_THE_MODEL}
     logged = {name: value for name, value in numbers.items() if not name.startswith("seconds/")}
     assert step == 1 and logged.keys() == wanted.keys()
     assert logged == pytest.approx(wanted, **ALMOST)
