@@ -15,9 +15,10 @@ class Cost:
     """One run's training; None where it was not recorded.
 
     Attributes:
-        steps, rollouts: optimiser steps and rollouts sampled in them.
-        generated: sampled tokens.
-        tokens: those that went through forward and backward, prompts and tool text included.
+        steps: optimiser steps.
+        rollouts: sampled in them, also those in the place of dropped groups and those that were lost.
+        generated: their sampled tokens.
+        tokens: of prompts and completions, tool text too, that the steps were trained on, once for every update.
         seconds: wall time of all steps; a step that was done again after a restart counts once.
         cpu_reserved, gpu_reserved: seconds of CPUs and GPUs that the training workers held (workers x what each asks
             for x wall time).
@@ -45,18 +46,19 @@ class CostRow:
 
 def cost_of(run: RunRecord) -> Cost:
     """What a run's training cost, from its curves and its configuration."""
-    rows = [row for row in run.curves if "reward/total" in row]
-    per_step = _product(run, "train.grpo.prompts_per_step", "train.grpo.group_size")
+    rows = [row for row in run.curves if "optim/tokens" in row]
+    # With several updates a batch, rollouts are sampled in the first of them alone.
+    sampled = [row for row in rows if "group/drawn" in row]
+    group, groups = _product(run, "train.grpo.group_size"), _sum(sampled, "group/drawn")
     seconds = _sum(rows, "seconds/step")
     workers = _product(run, "train.workers")
     cpus, gpus = _product(run, "train.workers", "train.cpus_per_worker"), workers
     on_gpu = run.params.get("train.use_gpu", "").lower() == "true"
-    generated = _sum(rows, "completions/generated")
     return Cost(
         steps=len(rows),
-        rollouts=None if per_step is None else round(len(rows) * per_step),
-        generated=None if generated is None or per_step is None else generated * per_step,
-        tokens=max((row["optim/tokens"] for row in rows if "optim/tokens" in row), default=None),
+        rollouts=None if groups is None or group is None else round(groups * group),
+        generated=_sum(sampled, "completions/sampled"),
+        tokens=_sum(rows, "optim/tokens"),
         seconds=seconds,
         cpu_reserved=None if seconds is None or cpus is None else seconds * cpus,
         gpu_reserved=None if seconds is None or gpus is None else seconds * gpus * on_gpu,
@@ -71,7 +73,7 @@ def cost_rows(designs: Sequence[Design]) -> list[CostRow]:
         ("optimiser steps", "", lambda cost: float(cost.steps)),
         ("rollouts", "", lambda cost: None if cost.rollouts is None else float(cost.rollouts)),
         ("sampled tokens", "tokens", lambda cost: cost.generated),
-        ("tokens through the model in training", "tokens", lambda cost: cost.tokens),
+        ("tokens trained on", "tokens", lambda cost: cost.tokens),
         ("wall time of training", "s", lambda cost: cost.seconds),
         ("CPU time, reserved", "CPU s", lambda cost: cost.cpu_reserved),
         ("CPU time, used by the trainer", "CPU s", lambda cost: cost.cpu_used),

@@ -12,7 +12,7 @@ from codegrep.tracking.names import describe
 
 ALARM_GAP = 0.1  # nats a token between sampling and training: the engine's weights are then probably stale
 # Units that add up over steps; shares are averaged.
-_COUNTED = frozenset({"rollouts", "calls", "turns", "requests", "tokens", "s"})
+_COUNTED = frozenset({"rollouts", "calls", "events", "turns", "requests", "tokens", "s"})
 _RAIL_TAG = "guard."
 
 

@@ -72,7 +72,7 @@ def _panels(designs: Sequence[Design]) -> list[_Panel]:
         _Panel("F0.5 of the checkpoints", "F0.5", ("ladder/f05",), everyone, from_zero=False),
         _Panel("KL to the reference", "nats/token", ("policy/kl",), everyone),
         _Panel("Tool-use turns", "turns a rollout", ("rollout/tool_turns",), everyone),
-        _Panel("Completion length", "tokens, sampled", ("completions/generated", "completions/mean_length"), everyone),
+        _Panel("Completion length", "tokens, sampled", ("completions/generated",), everyone),
         _Panel("Gradient norm", "norm", ("optim/grad_norm",), everyone),
         _Panel("Completions cut by the budget", "of completions", ("completions/clipped_ratio",), everyone, share=True),
     ]

@@ -20,6 +20,8 @@ class AgentConfig:
         parallel_rollouts: rollouts in flight at once.
         max_seconds: a rollout that takes longer is given up, as the machine's fault; 0 sets no limit.
         strict_tokens: a turn whose tokens are not what the chat format expects stops the run; else it is counted.
+        stop_at_malformed: a turn with a call or answer that cannot be read ends the rollout (SWE-grep); else the model
+            is told, and goes on.
         prompt: "short" for small models and asks for files; "detailed" gives tool schemas and advice and asks for line
             ranges; "entities" is as "detailed" and asks for classes and functions instead.
     """
@@ -32,4 +34,5 @@ class AgentConfig:
     parallel_rollouts: int
     max_seconds: float = 0.0
     strict_tokens: bool = False
+    stop_at_malformed: bool = False
     prompt: str = "short"

@@ -13,7 +13,7 @@ from codegrep.lab.designs import Design
 from codegrep.lab.stored import Stored
 from codegrep.rewards.advantage import normalise, spread
 from codegrep.rewards.governance import Verdict, govern
-from codegrep.rewards.outcome import INFRASTRUCTURE, score
+from codegrep.rewards.outcome import LOST, score
 
 Floats = NDArray[np.float64]
 
@@ -86,6 +86,6 @@ def rescore(stored: Stored, design: Design, advance: Callable[[int], object] = l
 
 def _kept(verdict: Verdict, tokens: tuple[int, ...]) -> float:
     if verdict.handling == "normal":
-        return float(verdict.cause != INFRASTRUCTURE)
+        return float(verdict.cause not in LOST)
     total = sum(tokens)
     return sum(count for count, keep in zip(tokens, verdict.kept_turns, strict=True) if keep) / total if total else 0.0

@@ -107,7 +107,7 @@ def read_stored(
         verdicts: of a judge, by rollout id. asked: more of them, one mapping for each folder.
         group_by: "step": one issue's rollouts of one training step, the groups that GRPO compared; "issue": all of an
             issue's rollouts in a folder.
-        with_answers: read line ranges and entities too, from the text of the last turns.
+        with_answers: read line ranges, entities and malformed answers too, from the text of the turns.
         advance: told of rows as they are read.
 
     Raises:
@@ -182,6 +182,7 @@ def _rows(
     calls = _Calls.of(table)
     plain = {name: table[name].to_pylist() for name in _COLUMNS}
     answers = _answers(table, calls.turn_ends) if with_answers else [None] * table.num_rows
+    unread = _malformed_answers(table, calls.turn_ends) if with_answers else [0] * table.num_rows
     gold_sets: dict[tuple[str, ...], frozenset[str]] = {}
     for index in range(table.num_rows):
         first, last = calls.turn_ends[index], calls.turn_ends[index + 1]
@@ -201,6 +202,7 @@ def _rows(
             exit_cause=exit_cause,
             unique_calls_per_turn=tuple(calls.fresh[first:last]),
             malformed_calls=sum(calls.malformed[first:last]),
+            malformed_answers=unread[index],
             mined_files=frozenset(mined_files(files, issue.gold_ranges)) if issue else frozenset(),
             generated_tokens=sum(tokens),
             predicted_entities=answer.entities if answer else (),
@@ -286,3 +288,18 @@ def _answers(table: pa.Table, turn_ends: Sequence[int]) -> list[Answer | None]:
         if tells and answered[index]:
             answers[index] = parse_message(text).answer
     return answers
+
+
+def _malformed_answers(table: pa.Table, turn_ends: Sequence[int]) -> list[int]:
+    """Answer blocks of each rollout that could not be read, in all of its turns; equal texts are parsed once."""
+    texts = table["turns"].combine_chunks().flatten().field("text").dictionary_encode()
+    holds = pc.match_substring(texts.dictionary, "<answer>").to_pylist()
+    of_text = [
+        parse_message(text).malformed_answers if some else 0
+        for text, some in zip(texts.dictionary.to_pylist(), holds, strict=True)
+    ]
+    counts = np.array(of_text, dtype=np.int64)[texts.indices.to_numpy()]
+    before = np.concatenate([[0], np.cumsum(counts)])
+    ends = np.array(turn_ends)
+    made: list[int] = (before[ends[1:]] - before[ends[:-1]]).tolist()
+    return made

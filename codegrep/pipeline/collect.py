@@ -81,7 +81,7 @@ class PolicyCollector:
             _draw_seed(self._seed, step, issue.instance_id, place) for issue in issues for place in range(group_size)
         ]
         if self._tools is not None:
-            self._loop.run_until_complete(self._tools.begin())
+            self._loop.run_until_complete(self._tools.begin(step + 1))
         rollouts = self._loop.run_until_complete(self._collect(asked, seeds, step))
         for rollout in rollouts:
             self._writer.add(rollout)
@@ -133,13 +133,15 @@ class ToolMeasures:
     def __init__(self, sandbox: Counting, tracker: Metrics) -> None:
         self._sandbox, self._tracker = sandbox, tracker
         self._before: dict[str, float] | None = None
+        self._step = -1
 
-    async def begin(self) -> None:
-        """Called before the rollouts of a step."""
-        self._before = await self._counters()
+    async def begin(self, step: int) -> None:
+        """Called before rollouts of a step; it may have several rounds of them, which count together."""
+        if step != self._step:
+            self._step, self._before = step, await self._counters()
 
     async def log(self, step: int) -> None:
-        """Called after them; nothing is logged when a sandbox actor could not be asked."""
+        """Called after each round: logs what the step has cost so far, and nothing where a sandbox actor is lost."""
         now = await self._counters()
         if now is not None and self._before is not None and (measured := summary(now, self._before)):
             self._tracker.metrics(measured, step=step)

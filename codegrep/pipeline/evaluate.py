@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -23,6 +24,7 @@ from codegrep.pipeline.loaded import fetched
 from codegrep.pipeline.models import PolicyFiles, base_model, policy_files
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.workers import AgentSettings, AgentWorker, BM25Worker, TeacherWorker
+from codegrep.rewards.outcome import PROMPT_TOO_LONG
 from codegrep.rewards.scores import f_beta
 from codegrep.rollout.outcome import outcome_for
 from codegrep.rollout.record import Rollout
@@ -124,6 +126,8 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     artifact.write_json("lost.json", [{"retriever": r, "instance_id": i, "error": e} for (r, i), e in lost.items()])
     for (retriever, instance_id), error in list(lost.items())[:3]:
         context.say(f"  left out, the machine's fault: {instance_id} by {retriever}: {error}")
+    for retriever, count in Counter(r["retriever"] for r in kept if r.get("exit_cause") == PROMPT_TOO_LONG).items():
+        context.say(f"  {count} issues are longer than the context of {retriever}: they count as not answered")
     return {"held_out": len(held_out), "measured": len(held_out) - len(gone), "retrievers": retrievers}
 
 

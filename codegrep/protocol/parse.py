@@ -40,11 +40,18 @@ class AssistantMessage:
         calls: in the order of the text.
         answer: the last readable answer block, or None.
         answer_error: why the last answer block could not be read, "" where there is none or a readable one.
+        malformed_answers: answer blocks that could not be read, those beside a readable one included.
     """
 
     calls: tuple[ToolCall | MalformedCall, ...]
     answer: Answer | None = None
     answer_error: str = ""
+    malformed_answers: int = 0
+
+    @property
+    def malformed(self) -> bool:
+        """Something meant as a call or an answer could not be read."""
+        return self.malformed_answers > 0 or any(isinstance(call, MalformedCall) for call in self.calls)
 
 
 def parse_message(text: str, worktree: str = "") -> AssistantMessage:
@@ -56,7 +63,7 @@ def parse_message(text: str, worktree: str = "") -> AssistantMessage:
     """
     calls: list[ToolCall | MalformedCall] = []
     answer: Answer | None = None
-    answer_error = ""
+    answer_error, malformed_answers = "", 0
     position = 0
     if "think>" in text.lower():
         text = without_thoughts(text, _whole_blocks(text))
@@ -75,8 +82,9 @@ def parse_message(text: str, worktree: str = "") -> AssistantMessage:
                 answer = read
             else:
                 answer_error = read
+                malformed_answers += 1
             position = block.end
-    return AssistantMessage(tuple(calls), answer, "" if answer is not None else answer_error)
+    return AssistantMessage(tuple(calls), answer, "" if answer is not None else answer_error, malformed_answers)
 
 
 def _whole_blocks(text: str) -> list[tuple[int, int]]:

@@ -20,6 +20,7 @@ ANSWER_NOW = "No calls are left. Answer now."
 ANSWER_REFUSAL = "refused: no calls in the answer turn"
 AFTER_ANSWER_REFUSAL = "not run: the answer ended the search"
 OUT_OF_TOKENS_REFUSAL = "not run: the turn ran out of tokens"
+MALFORMED_REFUSAL = "not run: something in the turn could not be read"
 
 
 def system_prompt(

@@ -69,8 +69,8 @@ def swe_grep(
     """R = 0.5·(F_file + F_line), and 0 for a malformed call or answer (Cognition, SWE-grep blog post of 16 Oct 2025).
 
     The post names "weighted F1" over files and lines and gives β = 0.5 for its evaluation; that the reward has the same
-    β is reconstructed. A rollout without a readable answer counts as malformed. malformed_is_zero=False leaves that
-    rule out.
+    β is reconstructed. One call or answer block that cannot be read makes the reward 0 wherever it stands, also before
+    a readable answer; so does a rollout without a readable answer. malformed_is_zero=False leaves that rule out.
     """
     file_f, line_f = _file_and_line(outcome, beta, match)
     form = well_formed(outcome)

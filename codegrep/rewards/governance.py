@@ -12,6 +12,8 @@ Reconstructed:
 - "An n-gram of 15 to 50 tokens repeated more than 30 times" counts occurrences that do not overlap, within one turn. A
   longer n-gram contains shorter ones that occur at least as often, so only the shortest has to be looked for.
 - A degenerate rollout is in the group in both readings: what is left of it needs an advantage.
+- A prompt that fills the context is no end of the paper's. Nothing is sampled, so nothing can be judged or masked: such
+  rollouts have no reward and are outside their group, whatever the switches say.
 - A rollout whose reward needs a judge's verdict and has none is the machine's failure by default: masked whole, without
   a reward, outside the group, whatever the switches say, so that an outage never counts as 0. "normal" is the paper's
   way: it keeps what it has without the verdict (with `tiered` the check's half).
@@ -24,7 +26,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from codegrep.rewards.outcome import INFRASTRUCTURE, RewardParts
+from codegrep.rewards.outcome import INFRASTRUCTURE, LOST, PROMPT_TOO_LONG, RewardParts
 
 Handling = Literal["normal", "last_turn", "full_mask"]
 HANDLINGS: tuple[str, ...] = get_args(Handling)
@@ -32,10 +34,10 @@ EXCESSIVE_CALLS = "excessive_calls"
 REPETITION = "repetition"
 JUDGE_FAILED = "judge_failed"
 # What a rollout's record names as its end, and what is found in it afterwards.
-EXIT_CAUSES = ("answer", "no_tool_call", "max_turns", "max_tokens", "context_limit", INFRASTRUCTURE)
+EXIT_CAUSES = ("answer", "no_tool_call", "max_turns", "max_tokens", "malformed", "context_limit", *LOST)
 CAUSES = (*EXIT_CAUSES, EXCESSIVE_CALLS, REPETITION, JUDGE_FAILED)
 # What is done where the rules do not name the cause.
-_DEFAULTS: Mapping[str, Handling] = {INFRASTRUCTURE: "full_mask", JUDGE_FAILED: "full_mask"}
+_DEFAULTS: Mapping[str, Handling] = {**dict.fromkeys(LOST, "full_mask"), JUDGE_FAILED: "full_mask"}
 
 ScoredAs = Literal["own", "zero", "none"]
 
@@ -62,8 +64,8 @@ class Rules:
     """What is done about which cause.
 
     Attributes:
-        handling: by cause; a cause that is not named is "normal". The machine's failure is always "full_mask", and
-            judge_failed is "full_mask" (where it is not named) or "normal".
+        handling: by cause; a cause that is not named is "normal". The machine's failure and a prompt longer than the
+            context are always "full_mask", and judge_failed is "full_mask" (where it is not named) or "normal".
         masked_in_group: fully masked rollouts stay in mean and deviation of their group with reward 0 (the paper), or
             are left out. Those that the machine lost follow the next switch.
         infrastructure_in_group: the paper's treatment of the machine's failures: reward 0, in the group. False: no
@@ -87,8 +89,9 @@ class Rules:
         for cause, handling in self.handling.items():
             if handling not in HANDLINGS:
                 raise ValueError(f"{cause}: {handling!r} is none of {', '.join(HANDLINGS)}")
-        if self.handling.get(INFRASTRUCTURE, "full_mask") != "full_mask":
-            raise ValueError(f"{INFRASTRUCTURE}: a rollout that the machine lost can only be full_mask")
+        for cause in LOST:
+            if self.handling.get(cause, "full_mask") != "full_mask":
+                raise ValueError(f"{cause}: a rollout that is lost can only be full_mask")
         if self.handling.get(JUDGE_FAILED) == "last_turn":
             raise ValueError(f"{JUDGE_FAILED}: a missing verdict is no fault of a turn; use full_mask or normal")
         if self.max_calls < 0 or self.repetition_times < 0 or self.repetition_tokens < 1:
@@ -132,7 +135,7 @@ class Verdict:
 
 
 def govern(conduct: Conduct, rules: Rules) -> Verdict:
-    """Verdict on one rollout. The machine's failure goes before repetition, that before excessive calls, that before a
+    """Verdict on one rollout. That it is lost goes before repetition, that before excessive calls, that before a
     missing verdict, that before the recorded cause.
 
     Raises:
@@ -147,15 +150,16 @@ def govern(conduct: Conduct, rules: Rules) -> Verdict:
         return Verdict(cause, handling, (True,) * count, "own")
     if handling == "last_turn":
         return Verdict(cause, handling, tuple(index == turn for index in range(count)), "zero")
-    in_group = {INFRASTRUCTURE: rules.infrastructure_in_group, JUDGE_FAILED: False}.get(cause, rules.masked_in_group)
+    switches = {INFRASTRUCTURE: rules.infrastructure_in_group, PROMPT_TOO_LONG: False, JUDGE_FAILED: False}
+    in_group = switches.get(cause, rules.masked_in_group)
     return Verdict(cause, handling, (False,) * count, "zero" if in_group else "none")
 
 
 def _cause(conduct: Conduct, rules: Rules) -> tuple[str, int]:
     """The cause, and the turn in which it happened."""
     last = len(conduct.calls_per_turn) - 1
-    if conduct.exit_cause == INFRASTRUCTURE:
-        return INFRASTRUCTURE, last
+    if conduct.exit_cause in LOST:
+        return conduct.exit_cause, last
     if rules.repetition_times:
         for turn, tokens in enumerate(conduct.turns):
             if repeats(tokens, rules.repetition_tokens, rules.repetition_times):

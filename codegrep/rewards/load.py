@@ -31,7 +31,14 @@ _SAMPLES = (
         gold_entities=frozenset({Entity("a.py", "A", "class"), Entity("a.py", "A.go", "function")}),
         verdict=True,
     ),
-    Outcome(("c.py",), frozenset({"a.py"}), calls_per_turn=(1, 0), unique_calls_per_turn=(1, 0), malformed_calls=2),
+    Outcome(
+        ("c.py",),
+        frozenset({"a.py"}),
+        calls_per_turn=(1, 0),
+        unique_calls_per_turn=(1, 0),
+        malformed_calls=2,
+        malformed_answers=1,
+    ),
     Outcome((), frozenset({"a.py"}), answered=False, exit_cause="max_turns", unique_calls_per_turn=()),
 )
 

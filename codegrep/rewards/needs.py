@@ -8,7 +8,7 @@ from typing import Literal
 from codegrep.issues.issue import Entity, LineRange
 from codegrep.rewards.outcome import Outcome, RewardDesign
 
-Need = Literal["line_ranges", "entities", "verdict"]
+Need = Literal["line_ranges", "entities", "verdict", "form"]
 
 _METHOD = Entity("a.py", "A.go", "function")
 _GOOD = Outcome(
@@ -27,10 +27,11 @@ _WITHOUT: dict[Need, Outcome] = {
     "line_ranges": replace(_GOOD, predicted_ranges=()),
     "entities": replace(_GOOD, predicted_entities=()),
     "verdict": replace(_GOOD, verdict=None),
+    "form": replace(_GOOD, malformed_answers=1),
 }
 
 
 def needs(design: RewardDesign) -> frozenset[Need]:
-    """Inputs that change the reward of a good rollout when they are taken away from its answer."""
+    """What changes the reward of a good rollout when it is taken away; "form": every answer block can be read."""
     whole = design(_GOOD).total
     return frozenset(need for need, outcome in _WITHOUT.items() if design(outcome).total != whole)

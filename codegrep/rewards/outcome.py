@@ -10,6 +10,8 @@ from types import MappingProxyType
 from codegrep.issues.issue import Entity, LineRange
 
 INFRASTRUCTURE = "infrastructure"
+PROMPT_TOO_LONG = "prompt_too_long"
+LOST = (INFRASTRUCTURE, PROMPT_TOO_LONG)  # ends that say nothing about the policy
 
 
 @dataclass(frozen=True)
@@ -23,10 +25,11 @@ class Outcome:
         gold_ranges: pre-image line ranges of the gold patch.
         calls_per_turn: executed calls of every assistant turn in order, the answer turn included (then usually 0).
         answered: an answer block was read.
-        exit_cause: why the rollout ended ("infrastructure" is never scored, see `score`).
+        exit_cause: why the rollout ended (those of LOST are never scored, see `score`).
         unique_calls_per_turn: as calls_per_turn, without calls that repeat an earlier one of the rollout; None where
             it is not known.
         malformed_calls: things meant as a call that could not be read as one.
+        malformed_answers: answer blocks that could not be read, in any turn, also where a readable one followed.
         mined_files: gold files that come from mining alone; line ranges predicted in them are not scored (SPEC 1.4).
         generated_tokens: sampled tokens.
         predicted_entities: answered classes and functions.
@@ -43,6 +46,7 @@ class Outcome:
     exit_cause: str = "answer"
     unique_calls_per_turn: tuple[int, ...] | None = None
     malformed_calls: int = 0
+    malformed_answers: int = 0
     mined_files: frozenset[str] = field(default=frozenset())
     generated_tokens: int = 0
     predicted_entities: tuple[Entity, ...] = ()
@@ -85,13 +89,14 @@ AdvantageFactor = Callable[[Outcome], float]
 
 
 def score(outcome: Outcome, design: RewardDesign) -> RewardParts | None:
-    """Reward of a rollout, or None where the machine failed: that one is left out of its group, never scored as bad.
+    """Reward of a rollout, or None where it was lost, by the machine's fault or for want of context: that one is left
+    out of its group, never scored as bad.
 
     Raises:
         ValueError: the design gave a reward that is not a finite number. Passed on, it would look like a rollout that
             could not be scored, and be left out in silence.
     """
-    if outcome.exit_cause == INFRASTRUCTURE:
+    if outcome.exit_cause in LOST:
         return None
     reward = design(outcome)
     if not math.isfinite(reward.total):

@@ -21,8 +21,8 @@ def format_penalty(outcome: Outcome, penalty: float = 0.5) -> float:
 
 
 def well_formed(outcome: Outcome) -> float:
-    """1 for a readable answer and no call that could not be read, else 0 (SWE-grep, SPEC 5)."""
-    return float(outcome.answered and outcome.malformed_calls == 0)
+    """1 for a readable answer and no call or answer block that could not be read in any turn, else 0 (SWE-grep)."""
+    return float(outcome.answered and outcome.malformed_calls == 0 and outcome.malformed_answers == 0)
 
 
 def turn_bonus(turns: int, *, wanted: int = 4, bonus: float = 1.0) -> float:

@@ -9,7 +9,9 @@ searched for or re-encoded.
 Readings chosen where SPEC 1.1 is silent: only a readable answer ends a rollout as "answer"; an unreadable one is no
 answer, and the model is told so if the rollout goes on. Calls beside an answer and calls of the answer turn are
 recorded as refused, not run. A turn that ran out of tokens ends the rollout as "max_tokens" unless it holds a
-readable answer. A tool result that is the machine's fault ends it as "infrastructure".
+readable answer. A tool result that is the machine's fault ends it as "infrastructure". A prompt that leaves no room
+in the context ends it as "prompt_too_long" before anything is sampled. With agent.stop_at_malformed a turn with a call
+or answer that cannot be read ends it as "malformed", whatever else the turn holds.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ from codegrep.protocol.prompt import (
     AFTER_ANSWER_REFUSAL,
     ANSWER_NOW,
     ANSWER_REFUSAL,
+    MALFORMED_REFUSAL,
     OUT_OF_TOKENS_REFUSAL,
     PromptStyle,
     system_prompt,
@@ -222,6 +225,8 @@ class RolloutLoop:
         context_ids = (*rollout.prompt_ids, *rollout.completion_ids)
         room = self._context - len(context_ids)
         budget = self._agent.max_completion_tokens - rollout.generated_tokens
+        if room <= 0 and not turn_index:
+            return ExitCause.PROMPT_TOO_LONG
         if room <= 0 or budget <= 0:
             return ExitCause.CONTEXT_LIMIT if room <= 0 else ExitCause.MAX_TOKENS
         answer_turn = turn_index >= self._agent.exploration_turns
@@ -237,6 +242,9 @@ class RolloutLoop:
         self._look_at_tokens(run, generation)
         run.messages.append(("assistant", turn.text))
         message = parse_message(turn.text)
+        if self._agent.stop_at_malformed and message.malformed and generation.finish_reason != "length":
+            turn.calls = [_refused(n, call, MALFORMED_REFUSAL) for n, call in enumerate(message.calls, 1)]
+            return ExitCause.MALFORMED
         if message.answer is not None:
             turn.calls = [_refused(n, call, AFTER_ANSWER_REFUSAL) for n, call in enumerate(message.calls, 1)]
             rollout.answer, rollout.answered = list(message.answer.files), True

@@ -48,6 +48,7 @@ def outcome_of(
         exit_cause=rollout.exit_cause,
         unique_calls_per_turn=_unique_calls_per_turn(rollout.turns),
         malformed_calls=sum(1 for turn in rollout.turns for call in turn.calls if not call.name),
+        malformed_answers=sum(parse_message(turn.text).malformed_answers for turn in rollout.turns),
         mined_files=frozenset(mined_files),
         generated_tokens=rollout.generated_tokens,
         predicted_entities=answer.entities if answer else (),

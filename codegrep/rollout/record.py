@@ -13,7 +13,9 @@ class ExitCause(StrEnum):
     NO_TOOL_CALL = "no_tool_call"  # a turn with neither a call nor an answer
     MAX_TURNS = "max_turns"  # the answer turn was reached and gave no answer
     MAX_TOKENS = "max_tokens"  # a turn or the completion budget ran out of tokens
+    MALFORMED = "malformed"  # a call or answer that could not be read, where agent.stop_at_malformed
     CONTEXT_LIMIT = "context_limit"  # prompt + completion reached the model's context
+    PROMPT_TOO_LONG = "prompt_too_long"  # the prompt alone fills the model's context, so nothing was sampled
     INFRASTRUCTURE = "infrastructure"  # never the model's fault, never scored as a bad rollout
 
 
@@ -104,6 +106,11 @@ class Rollout:
     error: str = ""
     step: int = -1
     seed: int = 0
+
+    @property
+    def lost(self) -> bool:
+        """It ended before the policy could do well or badly: it has no reward, and nothing to train on."""
+        return self.exit_cause in (ExitCause.INFRASTRUCTURE, ExitCause.PROMPT_TOO_LONG)
 
     @property
     def generated_tokens(self) -> int:

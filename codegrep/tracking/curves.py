@@ -113,7 +113,7 @@ def _panels(designs: Mapping[str, Sequence[History]]) -> list[_Panel]:
             for seed in seeds
             for row in seed
             for name in row
-            if name.startswith("reward/") and name not in ("reward/total", "reward/std")
+            if name.startswith("reward/") and name != "reward/total"
         }
     )
     first, *others = _PANELS

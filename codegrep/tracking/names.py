@@ -2,6 +2,10 @@
 
 Names are paths, `<room>/<what>`, so that MLflow groups them into one section a room. A part in angle brackets stands
 for any name that a user gives (a reward part, a retriever).
+
+Of a GRPO step, reward/, rollout/, group/, completions/ and errors/ describe every rollout that was drawn. Where dropped
+groups are refilled, kept/ describes those that the step trains on in the same way. advantage/, masked/, process/ and
+policy/ are about what it trains on. A rollout is lost when the machine failed it or its prompt exceeds the context.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ class Metric:
         name: as logged; `<x>` stands for a name that is only known in a run.
         unit: what the numbers are measured in; "1" for a share or a score in [0, 1].
         meaning: one sentence.
-        trl: the key of TRL's GRPO logs that it is taken from; "" where the project computes it.
+        trl: the key of the trainer's logs that it is taken from; "" where the project computes it.
     """
 
     name: str
@@ -33,13 +37,12 @@ class Metric:
 
 
 CATALOGUE: tuple[Metric, ...] = (
-    Metric("reward/total", "reward", "mean reward of the step's rollouts, unscored ones left out", "reward"),
-    Metric("reward/std", "reward", "standard deviation over all rollouts of the step, not within groups", "reward_std"),
-    Metric("reward/<part>", "reward", "mean of one part of the reward (file or line score)", "rewards/<part>/mean"),
-    Metric("reward_std/<part>", "reward", "standard deviation of one part over the step", "rewards/<part>/std"),
-    Metric("advantage/factor", "1", "mean factor that the advantages were multiplied with (SPEC 1.5: s)"),
-    Metric("advantage/mean_abs", "advantage", "mean absolute advantage after the factor"),
-    Metric("advantage/positive_rate", "1", "share of rollouts with a positive advantage"),
+    Metric("reward/total", "reward", "mean reward of the rollouts that have one"),
+    Metric("reward/<part>", "reward", "mean of one part of the reward (file or line score); lost rollouts left out"),
+    Metric("kept/<room>/<measure>", "", "the same of the groups trained on; with train.grpo.refill_rounds"),
+    Metric("advantage/factor", "1", "mean factor s of the advantages (CodeGrep eq 6 and 8) of rollouts with a reward"),
+    Metric("advantage/mean_abs", "advantage", "mean absolute advantage after the factor, of rollouts with a reward"),
+    Metric("advantage/positive_rate", "1", "share of rollouts with a reward whose advantage is positive"),
     Metric(
         "advantage/mass",
         "advantage",
@@ -68,88 +71,43 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric("group/refilled", "groups", "dropped groups whose place a living group of another issue took, in the step"),
     Metric("group/reward_range", "reward", "largest minus smallest reward of a group, mean"),
-    Metric("group/dead_rate", "1", "share of groups without two different rewards: no signal", "frac_reward_zero_std"),
-    Metric("group/reward_std", "reward", "standard deviation within a group, averaged over the step's groups"),
-    Metric("group/best", "1", "best F0.5 of a group, averaged over the step's groups"),
-    Metric("policy/kl", "nats/token", "k3 estimate of KL(policy || reference) over sampled tokens", "kl"),
-    Metric("policy/entropy", "nats/token", "entropy of the policy over sampled tokens", "entropy"),
-    Metric("policy/clip_ratio_low", "1", "share of sampled tokens clipped below (PPO region)", "clip_ratio/low_mean"),
-    Metric("policy/clip_ratio_high", "1", "share of sampled tokens clipped above (PPO region)", "clip_ratio/high_mean"),
-    Metric(
-        "policy/clip_ratio_region", "1", "share of sampled tokens clipped at all (PPO region)", "clip_ratio/region_mean"
-    ),
+    Metric("group/dead_rate", "1", "share of groups without two different rewards: no signal"),
+    Metric("group/reward_std", "reward", "standard deviation (n - 1) within a group, mean over groups"),
+    Metric("group/best", "1", "best F0.5 of the rollouts of a group that have a reward, mean over groups"),
+    Metric("policy/kl", "nats/token", "k3 estimate of KL(policy || reference), mean over the tokens in the loss"),
+    Metric("policy/entropy", "nats/token", "entropy of the policy, mean over the tokens in the loss"),
+    Metric("policy/clip_ratio_low", "1", "share of the tokens in the loss clipped below (PPO region)"),
+    Metric("policy/clip_ratio_high", "1", "share of the tokens in the loss clipped above (PPO region)"),
+    Metric("policy/clip_ratio_region", "1", "share of the tokens in the loss clipped at all (PPO region)"),
     Metric(
         "policy/logprob_gap",
         "nats/token",
         "mean |log-probability at sampling - at training|; far from 0 when the engine's weights are stale",
-        "sampling/sampling_logp_difference/mean",
     ),
-    Metric(
-        "policy/logprob_gap_max",
-        "nats/token",
-        "largest such gap of the step",
-        "sampling/sampling_logp_difference/max",
-    ),
+    Metric("policy/logprob_gap_max", "nats/token", "largest such gap of the step"),
     Metric(
         "policy/ess",
         "1",
-        "effective sample size of the ratios of trainer to engine, as a share of the sampled tokens; 1 when they agree",
+        "effective sample size of the ratios of trainer to engine, as a share of the tokens; 1 when they agree",
     ),
-    Metric(
-        "policy/importance_ratio",
-        "1",
-        "mean importance ratio between training and sampling policy",
-        "sampling/importance_sampling_ratio/mean",
-    ),
-    Metric(
-        "policy/importance_ratio_min",
-        "1",
-        "smallest importance ratio of the step",
-        "sampling/importance_sampling_ratio/min",
-    ),
-    Metric(
-        "policy/importance_ratio_max",
-        "1",
-        "largest importance ratio of the step",
-        "sampling/importance_sampling_ratio/max",
-    ),
-    Metric("policy/sequence_ratio", "1", "importance ratio of trainer to sampler over a whole rollout, mean (SPEC 5)"),
+    Metric("policy/importance_ratio", "1", "mean ratio of trainer to engine of a token"),
+    Metric("policy/sequence_ratio", "1", "ratio of trainer to sampler over a whole rollout, mean (SWE-grep)"),
     Metric("policy/sequence_masked", "1", "share of rollouts without policy term, their ratio being extreme"),
     Metric("guard/<rail>", "1", "1 while the guard rail's limit is passed, else 0"),
-    Metric("completions/mean_length", "tokens", "mean completion, tool text included", "completions/mean_length"),
-    Metric("completions/min_length", "tokens", "shortest completion", "completions/min_length"),
-    Metric("completions/max_length", "tokens", "longest completion", "completions/max_length"),
-    Metric("completions/generated", "tokens", "sampled tokens of a rollout, mean, tool text left out"),
+    Metric("completions/mean_length", "tokens", "mean completion, tool text included; lost rollouts left out"),
+    Metric("completions/generated", "tokens", "sampled tokens of a rollout, tool text left out, mean; lost ones out"),
+    Metric("completions/sampled", "tokens", "sampled tokens of the step, of lost rollouts too"),
     Metric(
         "completions/clipped_ratio",
         "1",
-        "share of completions cut by the token budget (the paper's 'clipping ratio'; not PPO's)",
-        "completions/clipped_ratio",
-    ),
-    Metric(
-        "completions/mean_terminated_length",
-        "tokens",
-        "mean of completions that ended by themselves",
-        "completions/mean_terminated_length",
-    ),
-    Metric(
-        "completions/min_terminated_length",
-        "tokens",
-        "shortest that ended by itself",
-        "completions/min_terminated_length",
-    ),
-    Metric(
-        "completions/max_terminated_length",
-        "tokens",
-        "longest that ended by itself",
-        "completions/max_terminated_length",
+        "share of rollouts, lost ones left out, that ran out of tokens or context (the paper's 'clipping ratio'; not "
+        "PPO's)",
     ),
     Metric("optim/loss", "loss", "loss of the step", "loss"),
-    Metric("optim/policy_loss", "loss", "policy term of the loss", "policy_loss"),
     Metric("optim/grad_norm", "norm", "gradient norm before clipping", "grad_norm"),
     Metric("optim/learning_rate", "1/step", "learning rate of the step", "learning_rate"),
-    Metric("optim/epoch", "epochs", "passes over the training issues", "epoch"),
-    Metric("optim/tokens", "tokens", "tokens seen since the start, prompts included", "num_tokens"),
+    Metric("optim/epoch", "epochs", "scheduled issues so far by training issues; refilled ones are not counted"),
+    Metric("optim/tokens", "tokens", "prompt and completion tokens, tool text too, that the step was trained on"),
     Metric("rollout/turns", "turns", "assistant messages of a rollout, mean"),
     Metric("rollout/tool_turns", "turns", "turns with at least one executed call, mean"),
     Metric("rollout/calls_per_turn", "calls/turn", "executed calls by turns that issued one, mean over rollouts"),
@@ -217,7 +175,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("label/target_files", "files", "files of a target set, mean"),
     Metric("label/mined_files", "files", "files of a target set that the gold patch does not have, mean"),
     Metric("label/quarantined", "rows", "rows and shards that could not be used"),
-    Metric("label/judge_<measure>", "1", "requests, retries, cached answers, tokens, errors; agreement of two judges"),
+    Metric("label/judge_<measure>", "", "requests, retries, cached answers, tokens, errors; agreement of two judges"),
     Metric("eval/<retriever>/f05_mean", "1", "mean file F0.5 on held-out issues"),
     Metric("eval/<retriever>/f05_low", "1", "lower end of its 95% bootstrap interval over repositories and issues"),
     Metric("eval/<retriever>/f05_high", "1", "upper end of its 95% bootstrap interval over repositories and issues"),
@@ -244,7 +202,6 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("eval/<retriever>/function_issues", "issues", "issues whose gold has functions"),
     Metric("eval/<retriever>/issues", "issues", "held-out issues measured"),
     Metric("eval/<retriever>/repositories", "repositories", "repositories that these issues come from"),
-    Metric("eval/<retriever>/<metric>", "", "any other measure of a retriever"),
     Metric("replay/<design>/<measure>", "", "one measure of a reward design on stored rollouts (codegrep.lab)"),
 )
 
@@ -269,9 +226,9 @@ def segment(text: str) -> str:
 
 
 def reward_part(part: str) -> str:
-    """Name of one part of the reward. 'total' and 'std' are taken, and get an underscore."""
+    """Name of one part of the reward. 'total' is taken, and gets an underscore."""
     name = segment(part)
-    return f"reward/{name}_" if name in ("total", "std") else f"reward/{name}"
+    return f"reward/{name}_" if name == "total" else f"reward/{name}"
 
 
 def evaluation(retriever: str, measure: str) -> str:
@@ -290,15 +247,14 @@ def describe(name: str) -> Metric | None:
 
 
 def from_trl(logs: Mapping[str, float | None]) -> dict[str, float]:
-    """TRL 1.16's GRPO logs under the project's names.
+    """The trainer's logs under the project's names.
 
     Args:
         logs: what a TrainerCallback receives in on_log.
 
     Returns:
-        The same numbers. A key that the catalogue does not know goes under `trl/`, so that nothing is lost when TRL
-        adds one. None (TRL's "no valid value in this step") and what is no number are left out; NaN and infinities
-        stay NaN, and are dropped and counted by the tracker.
+        The same numbers. A key that the catalogue does not know goes under `trl/`. What is no number is left out; NaN
+        and infinities become NaN, and are dropped and counted by the tracker.
     """
     renamed: dict[str, float] = {}
     for key, value in logs.items():
@@ -311,8 +267,6 @@ def from_trl(logs: Mapping[str, float | None]) -> dict[str, float]:
 def _rename(key: str) -> str:
     if name := _TRL.get(key):
         return name
-    if part := re.fullmatch(r"rewards/(.+)/(mean|std)", key):
-        return reward_part(part[1]) if part[2] == "mean" else f"reward_std/{segment(part[1])}"
     if is_allowed(key) and describe(key):  # the project's own, logged through TRL
         return key
     pieces = [segment(piece) for piece in key.split("/") if piece] or [segment(key)]

@@ -14,6 +14,8 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from codegrep.config import EarlyStopConfig
 from codegrep.rewards.scores import ROUNDING
 
+MEMORY = ("reward/total", "policy/kl")  # what a trainer's log has to hold for EarlyStop
+
 
 class Reason(Protocol):
     """Where it is noted why training ended early (callbacks.TimeLimit)."""
@@ -23,11 +25,11 @@ class Reason(Protocol):
 
 @dataclass(frozen=True)
 class StepResult:
-    """Mean reward and KL (nats/token) of one optimiser step."""
+    """Mean reward and KL (nats/token) of one optimiser step; None where KL was not measured."""
 
     step: int
     reward: float
-    kl: float
+    kl: float | None
 
 
 def plateau(history: Sequence[StepResult], rule: EarlyStopConfig) -> str:
@@ -36,7 +38,7 @@ def plateau(history: Sequence[StepResult], rule: EarlyStopConfig) -> str:
     CodeGrep (arXiv 2608.05886, section 3.6) stopped at step 897 of 2,000 "when the reward no longer rose and KL was
     safe", without giving the rule. The reading here: the mean reward over `window` steps has not risen by `min_gain`
     above its best for `patience` steps, and mean KL over the last window is at most `max_kl`. With KL out of bounds the
-    run is not called converged and goes on.
+    run is not called converged and goes on; KL that was not measured has no bounds.
 
     Args:
         history: steps in order, from the first.
@@ -55,7 +57,8 @@ def plateau(history: Sequence[StepResult], rule: EarlyStopConfig) -> str:
         if mean >= best + rule.min_gain - ROUNDING:
             best, best_at = mean, at
     flat = len(means) - 1 - best_at
-    kl = fmean(entry.kl for entry in history[-rule.window :])
+    measured = [entry.kl for entry in history[-rule.window :] if entry.kl is not None]
+    kl = fmean(measured) if measured else 0.0
     if flat < rule.patience or kl > rule.max_kl:
         return ""
     return (
@@ -91,11 +94,11 @@ class EarlyStop(TrainerCallback):
 def steps_of(log_history: Sequence[Mapping[str, Any]]) -> list[StepResult]:
     """The steps of a trainer's log; the later entry counts where a step was done twice."""
     found = {}
+    reward, kl = MEMORY
     for entry in log_history:
-        if "reward" in entry and "step" in entry:
-            found[int(entry["step"])] = StepResult(
-                int(entry["step"]), float(entry["reward"]), float(entry.get("kl", 0))
-            )
+        if reward in entry and "step" in entry:
+            step = int(entry["step"])
+            found[step] = StepResult(step, float(entry[reward]), float(entry[kl]) if kl in entry else None)
     return [found[step] for step in sorted(found)]
 
 

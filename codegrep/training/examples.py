@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from codegrep.rollout.record import ExitCause, Rollout
+from codegrep.rollout.record import Rollout
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,8 @@ class ExampleSet:
 
     Attributes:
         examples: in the order of the rollouts.
-        left_out: count by reason: "infrastructure", "too_long", "no_weight" (all turns weigh 0, or nothing was
-            sampled), "broken_record" (lengths or turn spans disagree with the loss mask).
+        left_out: count by reason: "infrastructure" and "prompt_too_long" (lost rollouts), "too_long", "no_weight" (all
+            turns weigh 0), "broken_record" (lengths or turn spans disagree with the loss mask).
     """
 
     examples: list[Example] = field(default_factory=list)
@@ -65,8 +65,8 @@ def make_examples(rollouts: Iterable[Rollout], max_tokens: int) -> ExampleSet:
 
 
 def _example(rollout: Rollout, max_tokens: int) -> Example | str:
-    if rollout.exit_cause == ExitCause.INFRASTRUCTURE:
-        return "infrastructure"
+    if rollout.lost:
+        return str(rollout.exit_cause)
     length = len(rollout.completion_ids)
     if len(rollout.loss_mask) != length or not rollout.prompt_ids or set(rollout.loss_mask) - {0, 1}:
         return "broken_record"

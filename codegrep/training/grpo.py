@@ -27,8 +27,9 @@ from codegrep.rewards.outcome import AdvantageFactor, RewardDesign
 from codegrep.rewards.process_weights import ProcessScoring
 from codegrep.rewards.verdicts import Verdicts
 from codegrep.rollout.outcome import outcome_for
-from codegrep.rollout.record import ExitCause, Rollout
+from codegrep.rollout.record import Rollout
 from codegrep.tracking.names import from_trl
+from codegrep.training.convergence import MEMORY
 from codegrep.training.grpo_setup import grpo_arguments, schedule, training_rows
 from codegrep.training.lora import PolicyModel, lora_config
 from codegrep.training.lora_linear import use_fused_lora
@@ -37,7 +38,8 @@ from codegrep.training.refill import Refill
 from codegrep.training.scoring import add_scoring
 from codegrep.training.settlement import DeadGroups, Settled, Settlement
 from codegrep.training.signal_metrics import judge_sums, settlement_sums
-from codegrep.training.step_metrics import Sums, add_up, largest, rollout_sums
+from codegrep.training.step_metrics import Sums, add_up, kept, rollout_sums
+from codegrep.training.token_metrics import Clip, LogprobGap, token_sums
 from codegrep.training.trl_seams import SeamedGRPOTrainer
 
 # (issues, group size, optimiser step) -> group_size rollouts of the first issue, then of the second, and so on.
@@ -117,6 +119,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         self._loss = settings
         self._max_completion_tokens = max_completion_tokens
         self._sums: list[Sums] = []
+        self._engine_state: dict[str, float] = {}
         self.own_metrics: dict[str, float] = {}
         arguments = grpo_arguments(settings, output_dir, seed, workers, max_completion_tokens, use_cpu)
         arguments.gradient_checkpointing = gradient_checkpointing
@@ -162,8 +165,11 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
             )
         self._phases.clear()
         self._settled = self._collected_and_settled(ids)
-        self._refill(len(ids))
-        self._sums.append({name: (seconds, 1.0) for name, seconds in self._phases.items()})
+        first = list(self._settled)
+        drawn = [*first, *self._refill(len(ids))]
+        self._sums += [{name: (seconds, 1.0) for name, seconds in self._phases.items()}, rollout_sums(drawn, size)]
+        if self._refills.rounds:
+            self._sums.append(kept(rollout_sums(self._settled, size)))
         settled = self._settled
         return training_rows([one.rollout for one in settled], [one.mask for one in settled], self._end)
 
@@ -174,6 +180,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         size, start = self._group_size, time.perf_counter()
         rollouts = self._collect([self._issues[instance_id] for instance_id in ids], size, self.state.global_step)
         self._check(rollouts, [instance_id for instance_id in ids for _ in range(size)])
+        self._take_numbers(self._collected())
         collected = time.perf_counter()
         judged = self._settlement.judge(rollouts, self._issues, outcome_for)
         settled = self._settlement.settle(rollouts, self._issues, outcome_for, size, judged)
@@ -184,9 +191,22 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
             self._sums.append(judge_sums(judged))
         return settled
 
-    def _refill(self, groups: int) -> None:
-        """Give the places of dropped groups to other issues, as far as train.grpo.refill_rounds goes."""
-        size, drawn, filled = self._group_size, groups, 0
+    def _take_numbers(self, numbers: Mapping[str, float]) -> None:
+        """Numbers of one `collect`: faults and seconds add up over the rounds of a step, the rest is a state."""
+        self._sums.append({name: (value, None) for name, value in numbers.items() if name.startswith("errors/")})
+        if "engine/sync_seconds" in numbers:
+            self._phases["engine/sync_seconds"] += numbers["engine/sync_seconds"]
+        self._engine_state = {
+            name: value
+            for name, value in numbers.items()
+            if name != "engine/sync_seconds" and not name.startswith("errors/")
+        }
+
+    def _refill(self, groups: int) -> list[Settled]:
+        """Give the places of dropped groups to other issues, as far as train.grpo.refill_rounds goes; the groups that
+        were sampled for it.
+        """
+        size, filled, drawn = self._group_size, 0, list[Settled]()
 
         def dead() -> list[int]:
             starts = range(0, groups * size, size)
@@ -195,21 +215,22 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         batch = self.state.global_step // self._loss.updates_per_batch
         for ids in self._refills.draw(batch, lambda: len(dead())):
             places, fresh = dead(), self._collected_and_settled(ids)
-            drawn += len(ids)
+            drawn += fresh
             for number, place in enumerate(places[: len(ids)]):
                 group = fresh[number * size : (number + 1) * size]
                 filled += any(one.alive for one in group)
                 self._settled[place : place + size] = group
-        self._sums.append({"group/drawn": (float(drawn), 0.0), "group/refilled": (float(filled), 0.0)})
+        self._sums.append(
+            {"group/drawn": (float(groups + len(drawn) // size), None), "group/refilled": (float(filled), None)}
+        )
+        return drawn
 
     def _check(self, rollouts: Sequence[Rollout], prompts: Sequence[str]) -> None:
         if [rollout.instance_id for rollout in rollouts] != list(prompts):
             raise InfrastructureError("collected rollouts are not in the order of the issues asked for")
         for rollout in rollouts:
             lengths = {len(rollout.completion_ids), len(rollout.loss_mask)}
-            if rollout.exit_cause != ExitCause.INFRASTRUCTURE and (
-                len(lengths) > 1 or not rollout.prompt_ids or lengths == {0}
-            ):
+            if not rollout.lost and (len(lengths) > 1 or not rollout.prompt_ids or lengths == {0}):
                 raise InfrastructureError(
                     f"rollout {rollout.rollout_id} has no tokens, or a loss mask of another length"
                 )
@@ -228,16 +249,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         of_baseline = baseline_factors(totals, np.arange(len(totals)) // self._group_size, self._baseline)
         shaped = torch.where(alive, advantages, 0.0) * advantages.new_tensor(of_baseline * factors)
         values = shaped.tolist()
-        self._sums += [
-            rollout_sums(
-                [s.rollout for s in settled],
-                [s.outcome for s in settled],
-                [s.reward for s in settled],
-                factors,
-                self._group_size,
-            ),
-            settlement_sums(settled, values, floor, self._group_size),
-        ]
+        self._sums.append(settlement_sums(settled, factors, values, floor))
         if self._settlement.process.scorer is None:
             return shaped
         weights = shaped.new_ones(len(settled), width)
@@ -289,42 +301,47 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         difference = kl_k2(logps, reference) - kl_k3(logps, reference)
         return self.beta * aggregate(difference, mask, self.loss_type, by)
 
+    def observe(self, logps: Tensor, entropy: Tensor, inputs: dict[str, Any], mask: Tensor) -> None:
+        """Take the sums of a microbatch."""
+        clip = Clip(self.epsilon_low, self.epsilon_high, self.importance_sampling_level)
+        old, reference = inputs.get("old_per_token_logps"), inputs.get("ref_per_token_logps")
+        self._sums.append(
+            token_sums(logps, entropy, mask, inputs["advantages"], old=old, reference=reference, clip=clip)
+        )
+
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """TRL's numbers and the project's own, added up over the workers; see `grpo_names`."""
+        """The trainer's numbers; those of the step, added up over the workers, are in `own_metrics`."""
         if "loss" in logs:
-            seconds, sums = self.close_step(), self._sums
-            before = sum(s[name][0] for s in sums for name in ("seconds/rollouts", "seconds/settlement") if name in s)
-            sums.append(
-                {
-                    "seconds/reference": (max(0.0, seconds["score"] - before), 1.0),
-                    "seconds/update": (seconds["step"] - seconds["score"], 1.0),
-                }
-            )
-            highs: dict[str, float] = {}
-            if self.logprob_gap is not None:
-                gap = self.logprob_gap
-                highs["policy/logprob_gap_max"] = gap.largest
-                sums.append(
-                    {
-                        "policy/logprob_gap": (gap.mean, 1.0),
-                        "policy/ess": (gap.ess, 1.0),
-                        "policy/importance_ratio": (gap.ratio, 1.0),
-                    }
-                )
-            sums.append({name: (value, 1.0) for name, value in self._collected().items()})
-            gathered = gather_object([(sums, highs)])
-            self.own_metrics = {
-                **add_up(one for of_worker, _ in gathered for one in of_worker),
-                **largest(high for _, high in gathered),
-            }
-            self._sums = []
+            self.own_metrics = self._step_metrics()
             check_gap(self.own_metrics, self._sync)
+            logs.update({name: self.own_metrics[name] for name in MEMORY if name in self.own_metrics})
         super().log(logs, start_time)
 
+    def _step_metrics(self) -> dict[str, float]:
+        seconds, sums = self.close_step(), self._sums
+        before = sum(s[name][0] for s in sums for name in ("seconds/rollouts", "seconds/settlement") if name in s)
+        trained = [one.rollout for one in self._settled if not one.rollout.lost]
+        sums.append(
+            {
+                "seconds/reference": (max(0.0, seconds["score"] - before), 1.0),
+                "seconds/update": (seconds["step"] - seconds["score"], 1.0),
+                "optim/tokens": (float(sum(len(r.prompt_ids) + len(r.completion_ids) for r in trained)), None),
+                **{name: (value, 1.0) for name, value in self._engine_state.items()},
+            }
+        )
+        self._sums = []
+        gathered = gather_object([(sums, self.logprob_gap)])
+        metrics = add_up(one for of_worker, _ in gathered for one in of_worker)
+        batches = math.ceil(self.state.global_step / self._loss.updates_per_batch)
+        metrics["optim/epoch"] = batches * self._loss.prompts_per_step / len(self._issues)
+        gaps = [gap for _, gap in gathered if gap is not None]
+        return metrics | (LogprobGap.pooled(gaps).metrics() if gaps else {})
+
     def grpo_names(self, logs: Any) -> dict[str, float]:
-        """A log of TRL under the project's names, with the own numbers of the step (which win where both have one)."""
+        """A log of TRL under the project's names, with the own numbers of the step."""
         own = self.own_metrics if "loss" in logs else {}
-        return {**from_trl(logs), **own}
+        # Its epoch is the share of the schedule that is done.
+        return {**from_trl({key: value for key, value in logs.items() if key != "epoch"}), **own}
 
 
 def check_gap(metrics: Mapping[str, float], sync: SyncConfig) -> None:

@@ -12,7 +12,7 @@ from trl import GRPOConfig
 
 from codegrep.config import GRPOSettings
 from codegrep.errors import ConfigError, DataError
-from codegrep.rollout.record import ExitCause, Rollout
+from codegrep.rollout.record import Rollout
 from codegrep.training.learning_rate import warmup_steps
 from codegrep.training.scoring import SHAPE
 
@@ -115,14 +115,18 @@ def schedule(ids: Sequence[str], settings: GRPOSettings, seed: int) -> list[str]
 
 
 def training_rows(rollouts: Sequence[Rollout], masks: Sequence[Sequence[int]], eos: int) -> dict[str, list[Any]]:
-    """What TRL's rollout_func returns. A lost rollout is a single token outside the loss. masks: tokens in the loss."""
-    prompts = {r.instance_id: r.prompt_ids for r in rollouts if r.prompt_ids}
-    lost = [r.exit_cause == ExitCause.INFRASTRUCTURE for r in rollouts]
+    """What TRL's rollout_func returns. masks: tokens in the loss.
+
+    A lost rollout is a single token outside the loss, after the prompt of its group; where the whole group is lost,
+    after another such token, so that a prompt longer than the context never reaches the model.
+    """
+    prompts = {r.instance_id: r.prompt_ids for r in rollouts if not r.lost}
+    lost = [r.lost for r in rollouts]
     have_logprobs = all(
         gone or len(r.logprobs) == len(r.completion_ids) for r, gone in zip(rollouts, lost, strict=True)
     )
     return {
-        "prompt_ids": [list(r.prompt_ids or prompts.get(r.instance_id, [eos])) for r in rollouts],
+        "prompt_ids": [list(prompts.get(r.instance_id, [eos])) for r in rollouts],
         "completion_ids": [[eos] if gone else list(r.completion_ids) for r, gone in zip(rollouts, lost, strict=True)],
         "env_mask": [[0] if gone else list(mask) for mask, gone in zip(masks, lost, strict=True)],
         "logprobs": [[0.0] if gone else list(r.logprobs) for r, gone in zip(rollouts, lost, strict=True)]

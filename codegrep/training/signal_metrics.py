@@ -11,11 +11,14 @@ from codegrep.training.settlement import Settled
 from codegrep.training.step_metrics import Sums, Tally
 
 
-def settlement_sums(settled: Sequence[Settled], advantages: Sequence[float], floor: float, group_size: int) -> Sums:
-    """Sums over one worker's rollouts of a step.
+def settlement_sums(
+    settled: Sequence[Settled], factors: Sequence[float], advantages: Sequence[float], floor: float
+) -> Sums:
+    """Sums over one worker's rollouts of a step, those that it trains on.
 
     Args:
         settled: groups stand together.
+        factors: of the advantage of each rollout.
         advantages: of each rollout, after the factor and before turn weights.
         floor: of the turn weights.
     """
@@ -24,11 +27,11 @@ def settlement_sums(settled: Sequence[Settled], advantages: Sequence[float], flo
         tally.total(f"masked/{cause}", 0.0)
     tally.total("masked/dead_group", 0.0)
     tally.total("process/invalid", 0.0)
-    for one, advantage in zip(settled, advantages, strict=True):
+    for one, factor, advantage in zip(settled, factors, advantages, strict=True):
         _add_mask(tally, one)
+        if one.reward is not None and not one.rollout.lost:
+            tally.mean("advantage/factor", factor)
         _add_advantage(tally, one, advantage, floor)
-    for start in range(0, len(settled), group_size):
-        _add_group(tally, settled[start : start + group_size])
     return tally.sums()
 
 
@@ -61,8 +64,9 @@ def _add_mask(tally: Tally, one: Settled) -> None:
 def _add_advantage(tally: Tally, one: Settled, advantage: float, floor: float) -> None:
     tokens = one.tokens()
     weights = one.turn_weights(advantage, floor)
-    tally.mean("advantage/mean_abs", abs(advantage))
-    tally.mean("advantage/positive_rate", float(advantage > ROUNDING))
+    if one.reward is not None:
+        tally.mean("advantage/mean_abs", abs(advantage))
+        tally.mean("advantage/positive_rate", float(advantage > ROUNDING))
     mass = abs(advantage) * sum(n * w for n, w in zip(tokens, weights, strict=True))
     tally.mean("advantage/mass", mass, one.rollout.generated_tokens)
     if one.standing == "off":
@@ -74,10 +78,3 @@ def _add_advantage(tally: Tally, one: Settled, advantage: float, floor: float) -
         for score, count in zip(one.scores, tokens, strict=True):
             if score is not None:
                 tally.mean("process/score", count * score, count)
-
-
-def _add_group(tally: Tally, group: Sequence[Settled]) -> None:
-    rewards = [one.reward.total for one in group if one.reward is not None]
-    tally.mean("group/scored", len(rewards))
-    if rewards:
-        tally.mean("group/reward_range", max(rewards) - min(rewards))

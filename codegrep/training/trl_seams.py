@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 import logging
 import time
-from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
@@ -19,6 +18,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.trainer.utils import split_tensor_dict
 
 from codegrep.errors import InfrastructureError
+from codegrep.training.token_metrics import LogprobGap
 
 TRL_TESTED = "1.16"
 
@@ -38,6 +38,7 @@ _METHODS: dict[str, tuple[str, ...]] = {
         "compute_aux_loss",
     ),
     "training_step": ("model", "inputs", "num_items_in_batch"),
+    "log": ("logs", "start_time"),
 }
 # Text in a method's source that an override here reproduces or reads.
 _SOURCE: dict[str, tuple[str, ...]] = {
@@ -50,6 +51,8 @@ _SOURCE: dict[str, tuple[str, ...]] = {
         'advantages = inputs["advantages"]',
         'inputs.get("old_per_token_logps")',
     ),
+    "log": ("self._metrics[mode].items()", "logs.update(metrics)"),
+    "training_step": ('self._metrics["train"]["step_time"]',),
 }
 # Text that has to come in this order: advantages are weighed between scoring and the loss.
 _ORDER: dict[str, tuple[str, ...]] = {
@@ -88,8 +91,8 @@ def missing_seams() -> list[str]:
 class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     """TRL's trainer with public hooks where it has private methods.
 
-    Hooks for subclasses: `shape_advantages`, `weigh_rollouts`, `extra_loss`, `batch_scale`. Changes that leave the
-    mathematics alone:
+    Hooks for subclasses: `shape_advantages`, `weigh_rollouts`, `extra_loss`, `batch_scale`, `observe`. Changes that
+    leave the mathematics alone:
     - rows are not shuffled among the microbatches of a batch: gradients add up to the same, and a group stays together;
     - padding is cut to each microbatch;
     - on a CPU, only tokens of the loss are scored, and a prompt is computed once a group (`codegrep.training.scoring`).
@@ -113,6 +116,7 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._scored: Tensor | None = None  # (B, C) tokens of the loss in what is scored next
         self._sampled_at: Tensor | None = None  # (B, C) log-probabilities at sampling of the microbatch
         self._logps: Tensor | None = None  # (B, C) of the microbatch, differentiable
+        self._entropy: Tensor | None = None  # as _logps, without gradient
         self._gaps: list[Tensor] = []
         logging.getLogger("trl.trainer.grpo_trainer").addFilter(_without_unscored_warning)
         super().__init__(*args, **kwargs)
@@ -141,6 +145,11 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         under the policy as it is now, differentiable.
         """
         return None
+
+    def observe(self, logps: Tensor, entropy: Tensor, inputs: dict[str, Any], mask: Tensor) -> None:
+        """Hook: told of every microbatch after its loss. logps, entropy: (B, C) under the policy as it is now, without
+        gradient. inputs: with advantages as the loss has used them.
+        """
 
     def _generate(self, prompts: list[Any]) -> Any:
         generated = super()._generate(prompts)
@@ -176,10 +185,11 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._loss_inputs = inputs
         try:
             loss: Tensor = super()._compute_loss(model, inputs)
-            assert self._logps is not None
+            assert self._logps is not None and self._entropy is not None
             extra = self.extra_loss(self._logps, inputs, mask)
+            self.observe(self._logps.detach(), self._entropy, inputs, mask)
         finally:
-            self._scored = self._sampled_at = self._loss_inputs = self._logps = None
+            self._scored = self._sampled_at = self._loss_inputs = self._logps = self._entropy = None
         loss = loss if extra is None else loss + extra
         return loss * inputs["batch_scale"] if "batch_scale" in inputs else loss
 
@@ -220,7 +230,7 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             entropy = tokens.entropy[:, prompt_length:] if compute_entropy else None
             scores = (tokens.logprobs[:, prompt_length:], entropy, None)
         if self._loss_inputs is not None and self._scored is not None:
-            self._logps = scores[0]
+            self._logps, self._entropy = scores[0], None if scores[1] is None else scores[1].detach()
             self._compare(scores[0].detach(), self._loss_inputs, self._scored)
         return scores  # type: ignore[no-any-return]
 
@@ -248,6 +258,15 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             advantages = advantages[:, None] if advantages.dim() == 1 else advantages
             inputs["advantages"] = advantages * difference.exp().clamp(max=self.importance_cap)
 
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """TRL's, with one metric of its own, the seconds of the step: the others average microbatches whatever they
+        hold, take the mask for the length of a completion, and see the groups that are left.
+        """
+        metrics = self._metrics["train" if cast(torch.nn.Module, self.model).training else "eval"]
+        for name in set(metrics) - {"step_time"}:
+            del metrics[name]
+        super().log(logs, start_time)
+
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         """TRL's, timed."""
         start = time.perf_counter()
@@ -262,32 +281,6 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._gaps = []
         self.logprob_gap = LogprobGap.of(differences) if differences.numel() else None
         return seconds
-
-
-@dataclass(frozen=True)
-class LogprobGap:
-    """How far the trainer is from the engine that sampled, over the sampled tokens of a step.
-
-    With d = log p(trainer) - log p(engine) of a token and w = exp(d):
-
-    Attributes:
-        mean, largest: of |d|.
-        ratio: mean of w; its expectation is 1 where the engine samples from its whole distribution.
-        ess: effective sample size of the weights w as a share of the tokens, (sum w)² / (n sum w²) (Kish).
-    """
-
-    mean: float
-    largest: float
-    ratio: float
-    ess: float
-
-    @classmethod
-    def of(cls, differences: Tensor) -> LogprobGap:
-        """From d, one a token; at least one."""
-        d = differences.double()
-        w = d.exp()
-        ess = w.sum() ** 2 / (w.square().sum() * len(w))
-        return cls(float(d.abs().mean()), float(d.abs().max()), float(w.mean()), float(ess))
 
 
 def trim_padding(inputs: dict[str, Any]) -> dict[str, Any]:

@@ -97,6 +97,7 @@ class WarmStartTrainer(Trainer):
         plan = plan_steps(lengths, settings.tokens_per_step, settings.epochs, seed, workers)
         self._pad = cast(int, tokenizer.pad_token_id)
         self._window = _Window()
+        self._epochs = settings.epochs
         steps = len(plan)
         arguments = TrainingArguments(
             output_dir=str(output_dir),
@@ -163,9 +164,12 @@ class WarmStartTrainer(Trainer):
         return loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Adds throughput and the mean turn weight to each step's log."""
+        """Adds to each step's log the passes over the trajectories, and of all workers' tokens the throughput and the
+        mean weight.
+        """
         if "loss" in logs:
             logs.update(self._window.close())
+            logs["passes"] = self._epochs * self.state.global_step / self.state.max_steps
         super().log(logs, start_time)
 
 
@@ -189,9 +193,15 @@ class _Window:
     def close(self) -> dict[str, float]:
         now = time.monotonic()
         seconds = now - (self._start or now)
+        counts = torch.tensor([self._tokens, self._supervised, self._weight], dtype=torch.float64)
+        if dist.is_initialized():
+            every: list[Any] = [None] * dist.get_world_size()
+            dist.all_gather_object(every, counts)
+            counts = torch.stack(every).sum(0)
+        tokens, supervised, weight = counts.tolist()
         numbers = {
-            "tokens_per_second": self._tokens / seconds if seconds else 0.0,
-            "weight_mean": self._weight / self._supervised if self._supervised else 0.0,
+            "tokens_per_second": tokens / seconds if seconds else 0.0,
+            "weight_mean": weight / supervised if supervised else 0.0,
         }
         self._start, self._tokens, self._supervised, self._weight = now, 0, 0, 0.0
         return numbers
@@ -199,7 +209,8 @@ class _Window:
 
 def warm_start_names(logs: Mapping[str, Any]) -> dict[str, float]:
     """The trainer's log under the names of `codegrep.tracking.names`."""
-    known = ("loss", "grad_norm", "learning_rate", "tokens_per_second", "weight_mean", "epoch")
+    known = ("loss", "grad_norm", "learning_rate", "tokens_per_second", "weight_mean")
     if "loss" not in logs:
         return {}
-    return {f"warm_start/{name}": float(logs[name]) for name in known if logs.get(name) is not None}
+    named = {name: float(logs[name]) for name in known} | {"epoch": float(logs["passes"])}  # HF's is of the whole plan
+    return {f"warm_start/{name}": value for name, value in named.items()}

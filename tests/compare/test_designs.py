@@ -54,12 +54,26 @@ def test_the_cost_of_a_run_by_hand():
     assert (cost.steps, cost.rollouts) == (STEPS, STEPS * 8)
     assert cost.seconds == pytest.approx(120.0) and cost.cpu_reserved == pytest.approx(240.0)
     assert cost.gpu_reserved == 0.0 and cost.cpu_used is None
-    assert cost.tokens == 12_000
+    assert cost.tokens == 12_000 and cost.generated == STEPS * 2400
     assert cost_of(record("v1", 0, 0.5, **{"train.use_gpu": "true"})).gpu_reserved == pytest.approx(120.0)
-    gap = replace(record("v1", 0, 0.5), curves=[{"step": 1.0, "reward/total": 0.1}])
+    gap = replace(record("v1", 0, 0.5), curves=[{"step": 1.0, "optim/tokens": 9.0}])
     assert cost_of(gap).seconds is None and cost_of(gap).steps == 1  # never a sum with holes
+    assert cost_of(gap).rollouts is None and cost_of(gap).generated is None
     labels = [row.label for row in cost_rows(group([record("v1", 0, 0.5)])[0])]
     assert "sampled tokens" in labels and "CPU time, used by the trainer" not in labels
+
+
+def test_refilled_groups_and_further_updates_cost_too():
+    """Groups of four: two batches of two groups, one of them with two more in the place of dropped ones; each batch is
+    trained on twice.
+    """
+    first = {"optim/tokens": 1000.0, "seconds/step": 8.0, "group/drawn": 4.0, "completions/sampled": 900.0}
+    third = {**first, "group/drawn": 2.0, "completions/sampled": 500.0}
+    again = {"optim/tokens": 1000.0, "seconds/step": 2.0}
+    curves = [{"step": float(n), **row} for n, row in enumerate((first, again, third, again), 1)]
+    cost = cost_of(replace(record("v1", 0, 0.5), curves=curves))
+    assert (cost.steps, cost.rollouts, cost.generated) == (4, 6 * 4, 1400)
+    assert (cost.tokens, cost.seconds) == (4000, 20)
 
 
 def test_events_add_up_and_shares_are_averaged():

@@ -31,7 +31,8 @@ def made_rollout(step: int, issue: int, place: int, dice: random.Random) -> Roll
             for number in range(1, dice.randint(1, 8) + 1)
         ]
         length = dice.randint(1, 40)
-        turns.append(Turn(at, at + length, "searching", calls, observation="seen"))
+        text = dice.choice(["searching", "searching", "<answer>a.py</answer>"])
+        turns.append(Turn(at, at + length, text, calls, observation="seen"))
         at += length + 5
     answered = dice.random() < 0.8
     answer = sorted(set(dice.choices(FILES, k=dice.randint(0, 3)))) if answered else []
@@ -40,7 +41,8 @@ def made_rollout(step: int, issue: int, place: int, dice: random.Random) -> Roll
         content["line_ranges"] = [[path, 1, dice.randint(1, 30)] for path in answer]
     if dice.random() < 0.3:
         content["entities"] = [f"{path}:Model.save" for path in answer]
-    text = f"<answer>{json.dumps(content)}</answer>" if answered else "no idea"
+    before = dice.choice(["", "", '<answer>{"files": 1}</answer>'])
+    text = f"{before}<answer>{json.dumps(content)}</answer>" if answered else "no idea"
     turns.append(Turn(at, at + 10, text))
     at += 10
     mask = [0] * at

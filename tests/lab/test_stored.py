@@ -44,6 +44,7 @@ def test_outcomes_equal_those_of_the_records(tmp_path: Path, seed: int) -> None:
     assert stored.outcomes == [expected(r) for r in rollouts]
     assert [c.calls_per_turn for c in stored.conducts] == [conduct_of(r).calls_per_turn for r in rollouts]
     assert [sum(tokens) for tokens in stored.turn_tokens] == [r.generated_tokens for r in rollouts]
+    assert {o.malformed_answers for o in stored.outcomes} > {0, 1}
     assert stored.left_out == {}
 
 

@@ -47,22 +47,37 @@ def test_each_step_logs_its_own_calls() -> None:
         measures = ToolMeasures(sandbox, logged)
         sandbox.call(9.0)  # of the stage before
         for step in (1, 2):
-            await measures.begin()
+            await measures.begin(step)
             for _ in range(step):
                 sandbox.call(0.01)
             await measures.log(step)
         assert [(step, row["sandbox/calls"]) for step, row in logged.rows] == [(1, 1.0), (2, 2.0)]
         assert all((row["sandbox/p99"] or 0) < 0.02 for _, row in logged.rows)
         assert all(is_allowed(name) and describe(name) for _, row in logged.rows for name in row)
-        await measures.begin()
+        await measures.begin(3)
         await measures.log(3)  # no calls
         sandbox.call(0.01)
         sandbox.lost = True
         await measures.log(4)
-        await measures.begin()
+        await measures.begin(5)
         sandbox.lost = False
         await measures.log(5)
         assert len(logged.rows) == 2
+
+    asyncio.run(main())
+
+
+def test_the_rounds_of_a_step_count_together() -> None:
+    async def main() -> None:
+        sandbox, logged = Counting(), Logged()
+        measures = ToolMeasures(sandbox, logged)
+        for step, calls in ((1, 3), (1, 2), (2, 4)):
+            await measures.begin(step)
+            for _ in range(calls):
+                sandbox.call(0.01)
+            await measures.log(step)
+        # What is logged later for a step takes the place of what was.
+        assert [(step, row["sandbox/calls"]) for step, row in logged.rows] == [(1, 3.0), (1, 5.0), (2, 4.0)]
 
     asyncio.run(main())
 

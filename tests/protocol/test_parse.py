@@ -113,7 +113,21 @@ def test_last_readable_answer_counts() -> None:
     bodies = ('{"files":["a.py"]}', '{"files":["./b.py","b.py"]}', '{"files":"c"}')
     message = parse_message(" ".join(f"<answer>{body}</answer>" for body in bodies))
     assert message.answer is not None and message.answer.files == ("b.py",)
-    assert message.answer_error == ""
+    assert message.answer_error == "" and message.malformed_answers == 1 and message.malformed
+
+
+def test_every_answer_block_that_cannot_be_read_counts() -> None:
+    bad, good = "<answer>a.py</answer>", '<answer>{"files": ["a.py"]}</answer>'
+    counts = {
+        good: 0,
+        bad: 1,
+        bad + good: 1,
+        good + bad + bad: 2,
+        f"{bad}</think>{good}": 0,
+        f"<think>{bad}</think>": 0,
+    }
+    assert {text: parse_message(text).malformed_answers for text in counts} == counts
+    assert not parse_message(good + GREP).malformed and parse_message(good + "<tool_call>{</tool_call>").malformed
 
 
 @pytest.mark.parametrize("body", ["", "[]", '{"files": "a.py"}', '{"file": ["a.py"]}', '{"files": ["a.py"]', "a.py"])

@@ -130,6 +130,7 @@ def test_swe_grep_gives_nothing_for_malformed() -> None:
     assert swe_grep(rollout()).total == pytest.approx(0.5 * (5 / 9 + 1))
     assert swe_grep(rollout(malformed_calls=1)).total == 0
     assert swe_grep(rollout(malformed_calls=1), malformed_is_zero=False).total == pytest.approx(0.5 * (5 / 9 + 1))
+    assert swe_grep(rollout(malformed_answers=1)).total == 0
     assert swe_grep(rollout(answered=False)).total == 0
     assert swe_grep(rollout(calls_per_turn=(0,))).total > 0  # the post has no search mask
 
@@ -281,7 +282,7 @@ def test_mean_calls_factor() -> None:
 
 
 def test_what_designs_need() -> None:
-    assert needs(v1) == needs(v2) == needs(swe_grep) == {"line_ranges"}
+    assert needs(v1) == needs(v2) == {"line_ranges"} and needs(swe_grep) == {"line_ranges", "form"}
     assert needs(v3) == needs(colgrep) == frozenset()
     assert needs(codescout) == {"entities"}
     assert needs(lambda outcome: colgrep(outcome, task="entities")) == {"entities"}

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codegrep.rewards.designs import v3
 from codegrep.rewards.governance import (
     CAUSES,
     EXIT_CAUSES,
@@ -20,7 +21,7 @@ from codegrep.rewards.governance import (
     govern,
     repeats,
 )
-from codegrep.rewards.outcome import RewardParts
+from codegrep.rewards.outcome import LOST, Outcome, RewardParts, score
 from codegrep.rollout.record import ExitCause
 
 PAPER = Rules(
@@ -62,6 +63,14 @@ def test_what_the_machine_lost_counts_as_zero_only_where_the_rules_say_so() -> N
     assert govern(lost, PAPER) == Verdict("infrastructure", "full_mask", (False, False), "zero")
     for rules in (LEFT_OUT, Rules(), Rules(masked_in_group=True)):
         assert govern(lost, rules) == Verdict("infrastructure", "full_mask", (False, False), "none")
+
+
+def test_a_prompt_longer_than_the_context_is_never_in_a_group() -> None:
+    for rules in (PAPER, LEFT_OUT, Rules(), Rules(masked_in_group=True, infrastructure_in_group=True)):
+        assert govern(Conduct("prompt_too_long", ()), rules) == Verdict("prompt_too_long", "full_mask", (), "none")
+    with pytest.raises(ValueError, match="prompt_too_long: a rollout that is lost can only be full_mask"):
+        Rules({"prompt_too_long": "normal"})
+    assert score(Outcome((), frozenset({"a.py"}), exit_cause="prompt_too_long"), v3) is None
 
 
 def test_degeneration_keeps_the_turn_in_which_it_happened() -> None:
@@ -106,9 +115,7 @@ def test_the_shortest_ngram_decides(tokens: list[int], size: int, times: int) ->
 conducts = st.builds(Conduct, st.sampled_from(EXIT_CAUSES), st.lists(st.integers(0, 9), max_size=4).map(tuple))
 rules = st.builds(
     Rules,
-    st.dictionaries(
-        st.sampled_from([c for c in CAUSES if c not in ("infrastructure", JUDGE_FAILED)]), st.sampled_from(HANDLINGS)
-    ),
+    st.dictionaries(st.sampled_from([c for c in CAUSES if c not in (*LOST, JUDGE_FAILED)]), st.sampled_from(HANDLINGS)),
     st.booleans(),
     st.booleans(),
     st.integers(0, 9),
@@ -127,7 +134,8 @@ def test_mask_and_reward_go_together(conduct: Conduct, rules: Rules) -> None:
         assert sum(verdict.kept_turns) == min(1, len(verdict.kept_turns)) and verdict.scored_as == "zero"
     else:
         assert not any(verdict.kept_turns)
-        kept = rules.infrastructure_in_group if verdict.cause == "infrastructure" else rules.masked_in_group
+        switches = {"infrastructure": rules.infrastructure_in_group, "prompt_too_long": False}
+        kept = switches.get(verdict.cause, rules.masked_in_group)
         assert verdict.scored_as == ("zero" if kept else "none")
     # The machine's failure alone is never scored as bad without being asked for.
     if conduct.exit_cause == "infrastructure" and not rules.infrastructure_in_group:

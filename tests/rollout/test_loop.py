@@ -12,7 +12,9 @@ from codegrep.engines.openai_engine import Reply
 from codegrep.errors import InfrastructureError, TokenMismatchError
 from codegrep.protocol.calls import FileMatches, MalformedCall, ToolCall, ToolResult, ToolStatus
 from codegrep.protocol.chat import ChatFormat
+from codegrep.rewards.designs import swe_grep
 from codegrep.rollout.loop import RolloutLoop
+from codegrep.rollout.outcome import outcome_of
 from codegrep.rollout.policy import ChatPolicy, turn_seed
 from codegrep.rollout.record import Rollout
 from codegrep.rollout.replay import scripted_rollout
@@ -164,11 +166,42 @@ def test_context_limit() -> None:
     prompt = len(make([GREP])[0].prompt_ids(ISSUE))
     cut = roll(make([GREP], context=prompt + 10)[0])
     assert cut.exit_cause == "context_limit" and len(cut.completion_ids) == 10
-    none = roll(make([GREP], context=prompt)[0])
-    assert none.exit_cause == "context_limit" and none.turns == [] and none.completion_ids == []
     observed = roll(make([GREP], MemorySandbox(text="long " * 900), context=2000)[0])
     assert observed.exit_cause == "context_limit" and len(observed.turns) == 1
     assert_consistent(observed)
+
+
+def test_a_prompt_that_fills_the_context_is_an_end_of_its_own() -> None:
+    prompt = len(make([GREP])[0].prompt_ids(ISSUE))
+    for context in (prompt, prompt - 1, 1):
+        loop, engine = make([GREP], context=context)
+        rollout = roll(loop)
+        assert (rollout.exit_cause, rollout.error, rollout.lost) == ("prompt_too_long", "", True)
+        assert rollout.turns == [] and rollout.completion_ids == [] and engine.requests == []
+    assert roll(make([GREP], context=prompt + 1)[0]).exit_cause == "context_limit"
+
+
+BAD_CALL, BAD_ANSWER = "<tool_call>{</tool_call>", "<answer>a.py</answer>"
+
+
+@pytest.mark.parametrize("bad", [BAD_CALL, GREP + BAD_CALL, BAD_ANSWER, GREP + BAD_ANSWER, BAD_ANSWER + ANSWER])
+def test_a_rollout_stops_at_what_cannot_be_read_where_that_is_asked_for(bad: str) -> None:
+    sandbox = MemorySandbox()
+    rollout = roll(make([GREP, bad, ANSWER], sandbox, stop_at_malformed=True)[0])
+    assert_consistent(rollout)
+    assert (rollout.exit_cause, rollout.answered, rollout.answer) == ("malformed", False, [])
+    assert len(rollout.turns) == 2 and len(sandbox.calls) == 1 and rollout.calls_per_turn == (1, 0)
+    outcome = outcome_of(rollout)
+    assert outcome.malformed_calls + outcome.malformed_answers == 1 and swe_grep(outcome).total == 0
+    # Elsewhere the model is told and goes on; under this reward it has lost all the same.
+    goes_on = roll(make([GREP, bad, ANSWER])[0])
+    assert goes_on.exit_cause in ("answer", "no_tool_call")
+    assert swe_grep(outcome_of(goes_on)).total == 0
+
+
+def test_a_turn_that_ran_out_of_tokens_is_cut_not_malformed() -> None:
+    rollout = roll(make([GREP], max_turn_tokens=12, stop_at_malformed=True)[0])
+    assert rollout.exit_cause == "max_tokens" and rollout.turns[0].calls[0].name == ""
 
 
 @pytest.mark.parametrize("call", ['<tool_call>{"name": "lost", "arguments": {}}</tool_call>'])

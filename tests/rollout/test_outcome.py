@@ -134,3 +134,14 @@ def test_a_judge_sees_only_names_that_the_repository_has() -> None:
 def test_conduct_says_that_a_verdict_is_missing() -> None:
     made = rollout(TURNS, ["a.py"])
     assert not conduct_of(made).judge_failed and conduct_of(made, judge_failed=True).judge_failed
+
+
+def test_a_malformed_answer_is_known_in_every_turn_also_before_a_good_one() -> None:
+    bad, good = "<answer>a.py</answer>", '<answer>{"files": ["a.py"]}</answer>'
+
+    def malformed(*texts: str) -> int:
+        return outcome_of(rollout([Turn(0, 1, text) for text in texts], [])).malformed_answers
+
+    assert malformed(good) == malformed("searching", good) == 0
+    assert malformed(bad, good) == malformed(bad + good) == malformed(good + bad) == 1
+    assert malformed(bad, bad + good) == 2

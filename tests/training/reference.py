@@ -162,6 +162,7 @@ class Update:
     masked: int  # sampled tokens that are not in the loss
     weights: list[np.ndarray]
     advantages: np.ndarray
+    kl: float  # k3, mean over the tokens in the loss
 
 
 def update(
@@ -187,7 +188,7 @@ def update(
     divisor = kept if recipe.in_loss else len(rollouts)
     total = torch.zeros(())
     before: list[Tensor | None] = []
-    clipped = 0
+    clipped, divergence = 0, 0.0
     for index, (rollout, mask) in enumerate(zip(rollouts, masks, strict=True)):
         if not rollout.completion_ids:
             before.append(None)
@@ -213,6 +214,7 @@ def update(
         with torch.no_grad(), model.disable_adapter():
             reference = logprobs(model, rollout)
         d = reference - now
+        divergence += float(((torch.exp(d) - d - 1) * m).sum().detach())
         kl = 0.5 * d**2 if recipe.kl_estimator == "k2" else torch.exp(d) - d - 1
         if recipe.kl_estimator == "k3_corrected":
             kl = kl * ratio
@@ -228,8 +230,8 @@ def update(
         parameters = {name: p for name, p in model.named_parameters() if p.requires_grad}
         found = torch.autograd.grad(total, list(parameters.values()), allow_unused=True)
         gradients = {n: g for n, g in zip(parameters, found, strict=True) if g is not None}
-    sampled = sum(sum(rollout.loss_mask) for rollout in rollouts)
-    return Update(float(total.detach()), gradients, before, clipped, int(sampled - tokens), weights, shaped)
+    masked = int(sum(sum(rollout.loss_mask) for rollout in rollouts) - tokens)
+    return Update(float(total.detach()), gradients, before, clipped, masked, weights, shaped, divergence / tokens)
 
 
 def close(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], tolerance: float = 1e-5) -> tuple[float, float]:

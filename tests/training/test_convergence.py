@@ -58,7 +58,9 @@ def test_a_late_rise_begins_the_patience_anew() -> None:
 
 
 def log(rewards: list[float]) -> TrainerState:
-    history = [{"step": n, "reward": reward, "kl": 0.1, "loss": 1.0} for n, reward in enumerate(rewards, 1)]
+    history = [
+        {"step": n, "reward/total": reward, "policy/kl": 0.1, "loss": 1.0} for n, reward in enumerate(rewards, 1)
+    ]
     state = TrainerState(max_steps=1000, global_step=len(rewards))
     state.log_history = [*history, {"step": len(rewards), "train_runtime": 3.0}]
     return state
@@ -78,8 +80,19 @@ def test_inner_updates_are_not_torn_apart() -> None:
 
 
 def test_the_later_entry_of_a_step_counts() -> None:
-    entries = [{"step": 1, "reward": 0.1}, {"step": 2, "reward": 0.2}, {"step": 2, "reward": 0.3, "kl": 0.4}]
-    assert steps_of(entries) == [StepResult(1, 0.1, 0.0), StepResult(2, 0.3, 0.4)]
+    entries = [
+        {"step": 1, "reward/total": 0.1},
+        {"step": 2, "reward/total": 0.2},
+        {"step": 2, "reward/total": 0.3, "policy/kl": 0.4},
+    ]
+    assert steps_of(entries) == [StepResult(1, 0.1, None), StepResult(2, 0.3, 0.4)]
+
+
+def test_steps_without_a_kl_are_not_steps_with_a_kl_of_zero() -> None:
+    """Every other step trained on nothing; in the rest KL is out of bounds."""
+    steps = [StepResult(n, 0.5, 0.6 if n % 2 else None) for n in range(1, 101)]
+    assert plateau(steps, RULE) == ""
+    assert plateau([replace(step, kl=None) for step in steps], RULE)
 
 
 @pytest.mark.parametrize(("at", "step", "stops"), [(0, 5, False), (5, 4, False), (5, 5, True), (5, 7, True)])

@@ -29,9 +29,10 @@ def test_nothing_is_truncated_and_every_omission_is_counted() -> None:
         turn.weight = 0.0
     short_mask = replace(rollout(ISSUE, 3), loss_mask=[1])
     no_turns = replace(rollout(ISSUE, 4), turns=[])
-    made = make_examples([good, worthless, short_mask, no_turns, lost(ISSUE)], 1000)
+    too_long = replace(lost(ISSUE), prompt_ids=[5] * 5000, exit_cause="prompt_too_long", error="")
+    made = make_examples([good, worthless, short_mask, no_turns, lost(ISSUE), too_long], 1000)
     assert len(made.examples) == 1
-    assert made.left_out == {"no_weight": 1, "broken_record": 2, "infrastructure": 1}
+    assert made.left_out == {"no_weight": 1, "broken_record": 2, "infrastructure": 1, "prompt_too_long": 1}
     length = len(good.prompt_ids) + len(good.completion_ids)
     assert make_examples([good], length).examples
     assert make_examples([good], length - 1).left_out == {"too_long": 1}

@@ -21,8 +21,8 @@ from codegrep.training.grpo import CodegrepGRPOTrainer
 from codegrep.training.grpo_setup import grpo_arguments, schedule
 from codegrep.training.lora import adapter_sha256
 from codegrep.training.scoring import add_scoring
-from codegrep.training.trl_seams import LogprobGap
-from tests.training.made_rollouts import GRPO, LORA, Made, issues
+from codegrep.training.token_metrics import LogprobGap
+from tests.training.made_rollouts import GRPO, LORA, Made, issues, lost
 
 REWARD = load_reward(FunctionConfig("v3", "codegrep.rewards.designs.v3"))
 FACTOR = load_advantage(FunctionConfig("efficiency", "codegrep.rewards.advantage.efficiency"))
@@ -145,6 +145,40 @@ def test_a_batch_that_was_lost_whole_changes_no_weight(nano: Path, tmp_path: Pat
     assert adapter_sha256(trainer.policy) == before
 
 
+class TooLong(Made):
+    """Every rollout of one issue, or of all, ends before its first token: the prompt exceeds the context."""
+
+    def __init__(self, every: bool) -> None:
+        super().__init__()
+        self.every, self.first = every, ""
+
+    def collect(self, wanted: Any, group_size: int, step: int) -> list[Rollout]:
+        self.first = self.first or wanted[0].instance_id
+        by_id = {issue.instance_id: issue for issue in wanted}
+        return [
+            replace(lost(by_id[one.instance_id]), prompt_ids=[7] * 9000, exit_cause="prompt_too_long", error="")
+            if self.every or one.instance_id == self.first
+            else one
+            for one in super().collect(wanted, group_size, step)
+        ]
+
+
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("every", [True, False])
+def test_an_issue_longer_than_the_context_is_counted_and_ends_no_training(
+    nano: Path, tmp_path: Path, every: bool, fast: bool
+) -> None:
+    """The nano model has positions for far fewer tokens than the prompt has."""
+    trainer = _trainer(nano, tmp_path, TooLong(every), fast=fast, steps=1)
+    before = adapter_sha256(trainer.policy)
+    trainer.train()
+    numbers = trainer.own_metrics
+    assert numbers["rollout/exit_prompt_too_long"] == (1.0 if every else 0.5)
+    assert numbers["masked/prompt_too_long"] == (8 if every else 4) and numbers["errors/infrastructure"] == 0
+    assert (adapter_sha256(trainer.policy) == before) is every
+    assert ("reward/total" in numbers) is not every and ("policy/kl" in numbers) is not every
+
+
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "dr_grpo"])
 def test_fast_scoring_gives_trls_own_loss_and_gradient(
     nano: Path, tmp_path: Path, loss_type: str, monkeypatch: pytest.MonkeyPatch
@@ -185,7 +219,7 @@ def test_steps_train_and_log_under_the_projects_names(nano: Path, tmp_path: Path
     steps = {step: numbers for step, numbers in seen if "optim/loss" in numbers}
     assert sorted(steps) == [1, 2, 3, 4]
     wanted = (
-        "reward/total reward/std policy/kl policy/entropy policy/clip_ratio_region optim/grad_norm optim/learning_rate "
+        "reward/total policy/kl policy/entropy policy/clip_ratio_region optim/grad_norm optim/learning_rate "
         "completions/clipped_ratio completions/generated advantage/factor advantage/mean_abs group/dead_rate "
         "group/best rollout/turns rollout/tool_turns rollout/calls_per_turn rollout/f05 rollout/precision "
         "rollout/recall rollout/answered errors/parse errors/infrastructure errors/refused_calls seconds/generation "
@@ -261,6 +295,12 @@ def test_gap_and_effective_sample_size_by_hand() -> None:
     assert gap.ratio == pytest.approx(2.0)  # (1 + 3) / 2
     assert gap.ess == pytest.approx(16 / (2 * 10))  # (1 + 3)^2 / (2 (1 + 9))
     assert LogprobGap.of(torch.zeros(5)).ess == pytest.approx(1.0)
+
+
+def test_the_gap_of_several_workers_is_that_of_their_tokens_together() -> None:
+    whole = torch.tensor([0.0, 0.5, -1.0, 0.2, 2.0])
+    pooled = LogprobGap.pooled([LogprobGap.of(whole[:1]), LogprobGap.of(whole[1:])])
+    assert vars(pooled) == pytest.approx(vars(LogprobGap.of(whole)))
 
 
 @pytest.mark.parametrize(("shift", "weight"), [(0.0, 1.0), (0.5, float(np.exp(0.5))), (5.0, 3.0)])

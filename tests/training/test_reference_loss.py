@@ -80,6 +80,7 @@ def compare(name: str, nano: Path, folder: Path, collector: Varied, **changes: A
     _, largest = close(gradients, wanted.gradients)
     assert largest > 1e-3  # 1e-5 means something
     assert set(gradients) == set(wanted.gradients)
+    assert trainer.own_metrics["policy/kl"] == pytest.approx(wanted.kl, rel=1e-4)
     return trainer, wanted
 
 
@@ -175,7 +176,7 @@ def test_two_workers_equal_the_reference_over_both(nano: Path, tmp_path: Path) -
         for share in shares:  # both hold the same gradient
             close(share["gradients"], wanted.gradients)
         assert first[name]["metrics"] == second[name]["metrics"]
-        assert first[name]["metrics"]["masked/tokens"] >= 0
+        assert first[name]["metrics"]["policy/kl"] == pytest.approx(wanted.kl, rel=1e-4)
         gaps = [share["largest_gap"] for share in shares]
         assert gaps[0] != gaps[1] and first[name]["metrics"]["policy/logprob_gap_max"] == max(gaps)
 

@@ -125,8 +125,11 @@ def test_a_step_whose_dropped_group_is_filled(
     extra = {(2, 1): 1, (1, 1): 1, (0, 1): 0, (2, 6): 4}[rounds, alike]
     assert numbers["group/drawn"] == 2 + extra == sum(map(len, collector.asked))
     assert (here[0] != first[0]) is (rounds > 0) and (here[8] == first[1]) is (alike == 1)
-    assert numbers["group/dead_rate"] == (0.0 if filled else 0.5 if alike == 1 else 1.0)
-    assert numbers["masked/dead_group"] == 16 * numbers["group/dead_rate"]
+    left = 0.0 if filled else 0.5 if alike == 1 else 1.0
+    assert numbers.get("kept/group/dead_rate", left) == left
+    dead = {(2, 1): 1 / 3, (1, 1): 1 / 3, (0, 1): 0.5, (2, 6): 1.0}[rounds, alike]
+    assert numbers["group/dead_rate"] == pytest.approx(dead)
+    assert numbers["masked/dead_group"] == 16 * left
 
 
 def test_it_belongs_to_dropped_groups() -> None:

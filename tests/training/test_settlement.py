@@ -11,10 +11,9 @@ from codegrep.rewards.governance import Rules
 from codegrep.rewards.outcome import RewardParts
 from codegrep.rewards.process_weights import ProcessScoring
 from codegrep.rollout.outcome import outcome_of
-from codegrep.rollout.record import Rollout
 from codegrep.training.settlement import Settled, Settlement, with_spread
 from codegrep.training.signal_metrics import settlement_sums
-from codegrep.training.step_metrics import add_up, largest, rollout_sums
+from codegrep.training.step_metrics import Tally, add_up, rollout_sums
 from tests.training.made_rollouts import issues
 from tests.training.varied_rollouts import ENDS, GRAM, HANDLING, MAX_CALLS, Varied, by_calls
 
@@ -95,7 +94,11 @@ def test_turn_weights_keep_the_mass_of_what_is_in_the_loss() -> None:
 def test_what_is_logged() -> None:
     settled = settle(Settlement(v3, PAPER, ProcessScoring(by_calls)))
     numbers = add_up(
-        [settlement_sums(settled[:8], [0.5] * 8, 0.1, 8), settlement_sums(settled[8:], [-0.5] * 8, 0.1, 8)]
+        [
+            settlement_sums(settled[:8], [1.0] * 8, [0.5] * 8, 0.1),
+            settlement_sums(settled[8:], [0.5] * 8, [-0.5] * 8, 0.1),
+            rollout_sums(settled, 8),
+        ]
     )
     for cause, count in (("max_tokens", 2), ("infrastructure", 2), ("excessive_calls", 2), ("repetition", 2)):
         assert numbers[f"masked/{cause}"] == count
@@ -114,27 +117,14 @@ def test_every_logged_name_is_in_the_catalogue() -> None:
     from codegrep.tracking.names import describe
 
     settled = settle(Settlement(v3, CLEAN, ProcessScoring(by_calls), "drop"))
-    rollouts: list[Rollout] = [one.rollout for one in settled]
-    sums = settlement_sums(settled, [1.0] * 16, 0.1, 8) | rollout_sums(
-        rollouts, [one.outcome for one in settled], [one.reward for one in settled], [1.0] * 16, 8
-    )
+    sums = settlement_sums(settled, [1.0] * 16, [1.0] * 16, 0.1) | rollout_sums(settled, 8)
     assert not [name for name in sums if describe(name) is None]
 
 
 def test_the_machines_losses_are_counted_whatever_reward_they_got() -> None:
     for rules in (PAPER, CLEAN):
         settled = settle(Settlement(v3, rules))
-        numbers = add_up(
-            [
-                rollout_sums(
-                    [one.rollout for one in settled],
-                    [one.outcome for one in settled],
-                    [one.reward for one in settled],
-                    [1.0] * 16,
-                    8,
-                )
-            ]
-        )
+        numbers = add_up([rollout_sums(settled, 8)])
         assert numbers["errors/infrastructure"] == 2
         assert numbers["rollout/exit_infrastructure"] == pytest.approx(2 / 16)
 
@@ -146,8 +136,9 @@ def test_a_settlement_changes_no_record() -> None:
     assert replace(before[0]) == before[0]
 
 
-def test_a_maximum_is_over_workers_and_no_mean() -> None:
-    gap = "policy/logprob_gap_max"
-    assert largest([{gap: 0.2}, {gap: 3.0}, {}]) == {gap: 3.0}
-    assert largest([{gap: -2.0}, {gap: -1.0}]) == {gap: -1.0}
-    assert largest([{}, {}]) == {}
+def test_a_mean_over_nothing_is_not_logged_and_a_total_of_nothing_is_0() -> None:
+    tally = Tally()
+    tally.mean("policy/kl", 0.0, 0.0)
+    tally.total("masked/answer", 0.0)
+    assert add_up([tally.sums(), tally.sums()]) == {"masked/answer": 0.0}
+    assert add_up([tally.sums(), {"policy/kl": (3.0, 2.0)}, {"policy/kl": (1.0, 8.0)}])["policy/kl"] == 0.4

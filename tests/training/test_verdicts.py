@@ -52,7 +52,8 @@ def verdicts_of(server: Any, share: float = 1.0, **more: Any) -> Verdicts:
 def settle(settlement: Settlement, rollouts: list[Rollout]) -> tuple[list[Settled], dict[str, float]]:
     judged = settlement.judge(rollouts, ISSUES, outcome_for)
     settled = settlement.settle(rollouts, ISSUES, outcome_for, 8, judged)
-    return settled, add_up([judge_sums(judged), settlement_sums(settled, [0.0] * len(settled), 0.1, 8)])
+    shaped = [0.0] * len(settled)
+    return settled, add_up([judge_sums(judged), settlement_sums(settled, shaped, shaped, 0.1)])
 
 
 def rollouts(ends: tuple[str, ...] = ENDS) -> list[Rollout]:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 import torch
+from transformers import TrainerCallback
 
 from codegrep.engines.models import load_model, load_tokenizer
 from codegrep.errors import DataError
+from codegrep.training import warm_start
 from codegrep.training.base_model import BaseModel
 from codegrep.training.callbacks import StepLog, TimeLimit
 from codegrep.training.examples import Example, make_examples
@@ -76,6 +78,50 @@ def test_training_lowers_the_loss_and_logs_each_step(nano: Path, tmp_path: Path)
         f"warm_start/{n}" for n in ("loss", "grad_norm", "learning_rate", "tokens_per_second", "weight_mean", "epoch")
     }
     assert 0 < seen[0][1]["warm_start/weight_mean"] <= 1
+
+
+def test_each_step_logs_what_it_was_made_of(nano: Path, tmp_path: Path) -> None:
+    """Two epochs; the loss of a step is -Σ w log p / Σ w over its tokens, the mean weight Σ w over tokens with one."""
+    trainer = _trainer(nano, tmp_path, epochs=2, max_grad_norm=1e9)
+    seen: list[dict[str, float]] = []
+    trainer.add_callback(StepLog(lambda step, numbers: seen.append(numbers), warm_start_names))
+    plan = [[example for example in trainer.train_dataset[step]] for step in range(len(trainer.train_dataset))]
+    plain = load_model(nano, "float32")
+    log_p = [
+        torch.log_softmax(plain(input_ids=torch.tensor([example.input_ids])).logits[0].double(), -1).detach()
+        for example in plan[0]
+    ]
+    loss = weights = 0.0
+    for example, scores in zip(plan[0], log_p, strict=True):
+        for place, weight in enumerate(example.weights):
+            loss -= weight * float(scores[place - 1, example.input_ids[place]]) if weight else 0.0
+            weights += weight
+    gradients: list[float] = []
+
+    class Norm(TrainerCallback):
+        def on_pre_optimizer_step(self, *args: Any, model: Any, **kwargs: Any) -> None:
+            parts = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+            gradients.append(float(torch.cat(parts).norm()))
+
+    trainer.add_callback(Norm())
+    trainer.train()
+    assert seen[0]["warm_start/loss"] == pytest.approx(loss / weights, abs=1e-5)
+    assert [row["warm_start/grad_norm"] for row in seen] == pytest.approx(gradients, rel=1e-4)
+    for number, (row, examples) in enumerate(zip(seen, plan, strict=True), 1):
+        values = [weight for example in examples for weight in example.weights if weight]
+        assert row["warm_start/weight_mean"] == pytest.approx(sum(values) / len(values))
+        assert row["warm_start/epoch"] == pytest.approx(2 * number / len(plan))
+        assert row["warm_start/tokens_per_second"] > 0
+    assert seen[-1]["warm_start/epoch"] == 2
+
+
+def test_throughput_and_weight_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two rows, supervised up to their 4th and 3rd token; 7 tokens in 2 s, weights of 1, 0.5 and 0.3."""
+    clock = iter([10.0, 12.0])
+    monkeypatch.setattr(warm_start.time, "monotonic", lambda: next(clock))
+    window = warm_start._Window()
+    window.add(torch.tensor([[0, 1.0, 0, 0.5, 0], [0, 0, 0.3, 0, 0]]))
+    assert window.close() == pytest.approx({"tokens_per_second": 3.5, "weight_mean": 0.6})
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
