@@ -35,7 +35,6 @@ SCRIPTED = ("first_row", "oracle", "oracle_met")
 _ASKED_FOR = {"detailed": ("line_f05",), "entities": ("class_f1", "function_f1")}  # by agent.prompt
 _PLACE_COLUMNS = [name for names in _ASKED_FOR.values() for name in names]
 _OPTIONAL = ("f05_mined", "mined", "latency_seconds", *_PLACE_COLUMNS)
-COLUMNS = 2  # raised when rows get other columns: they are made again then, from what was measured
 Row = dict[str, Any]
 Ask = Callable[[Sequence[Issue], int, int], Iterator[list[Row]]]  # issues, issues of a block, actors
 
@@ -43,11 +42,11 @@ Ask = Callable[[Sequence[Issue], int, int], Iterator[list[Row]]]  # issues, issu
 def inputs(context: Context) -> dict[str, Any]:
     """What decides the measured numbers: those of every retriever that is asked for."""
     evaluation = context.config.evaluate
-    made: dict[str, Any] = {"baselines": sorted(evaluation.baselines), "columns": COLUMNS}
-    if evaluation.latency_issues:
-        made["latency_issues"] = evaluation.latency_issues
-    if evaluation.targets:
-        made["targets"] = held_out_targets.identity(context)
+    made: dict[str, Any] = {
+        "baselines": sorted(evaluation.baselines),
+        "latency_issues": evaluation.latency_issues,
+        "targets": held_out_targets.identity(context) if evaluation.targets else None,
+    }
     if context.config.train.ladder.every:  # its selection issues are left out
         made["ladder"] = context.config.train.ladder
     if set(evaluation.baselines) & set(BM25):
