@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 
+from codegrep.text import plain
+
 
 def _any_of(*alternatives: str) -> str:
     return f"(?:{'|'.join(alternatives)})"
@@ -15,11 +17,32 @@ def _any_of(*alternatives: str) -> str:
 # Marks before the subject proper: "[3.2]", "#123:", "gh-123 -".
 _MARKS = re.compile(r"^(?:\[[^\]]{1,20}\]\s*)+|^(?:#\d+|gh-\d+)\s*[:-]?\s*", re.IGNORECASE)
 
+# Words that begin another thought, and what a sentence says of something that goes wrong.
+_THEN = r"that|which|who|because|since|as|due|for|so|until|it|this|and|but|or|to (?:fix|avoid|prevent|make|not)"
+_FAULTS = (
+    r"(?:is|are|was|were|gets?|becomes?) (?:\w+ )?(?:wrong\w*|broken|incorrect\w*|corrupt\w*|lost|missing|ignored"
+    r"|dropped|skipped|duplicated|truncated|invalid|inconsistent|unexpected\w*|never|sorted|applied)",
+    r"(?:is|are|was|were|do|does|did|could|has|have|would|should)(?:n't| not)|can(?:'t|not)|won't|no longer|never",
+    r"fails?|crash(?:es)?|hangs?|raises?|breaks?|leaks?|los(?:es?|t)|deadlocks?|overflows?|segfaults?|vanish(?:es)?",
+    r"disappears?|throws?|corrupts?|misbehaves?|returns? (?:the )?wrong",
+)
+# A subject that says what goes wrong before another thought begins: "Few workers hang when". What a word list finds at
+# its beginning is then what it is about, and not what was done.
+_REPORT = re.compile(
+    rf"(?:(?!\b(?:{_THEN})\b|\. )[^,;:()\"'])+?(?<!\bto )(?<![\w./-]){_any_of(*_FAULTS)}(?![\w-]|\.\w)", re.IGNORECASE
+)
+
 _REVERT = re.compile(r"(?:un-?)?revert(?:ed|ing|s)?\b|back(?:ed)? ?out\b|reapply\b|reland\b", re.IGNORECASE)
+# "Revert" itself as what fails; else a report can only begin with "reverting" or "reverted".
+_ASKS = re.compile(
+    r"(?:un-?)?reverts?\b(?! (?:is|was|does|fails|crashes|hangs|raises|breaks|leaks|loses|never|no longer|cannot)\b)",
+    re.IGNORECASE,
+)
 _REVERT_BODY = re.compile(r"^This reverts commit [0-9a-f]{7,}", re.MULTILINE)
 
-_MERGED = "pull request|branch|remote|commit|tag|with|from|in|master|main|upstream|heads?|changes"
+_MERGED = "pull request|branch|remote|commit|tag|master|main|upstream|heads?"
 _MERGE = re.compile(rf"(?:auto)?merge[ds]?(?: (?:{_MERGED})\b|$)", re.IGNORECASE)
+_PERHAPS_MERGE = re.compile(r"(?:auto)?merge[ds]? (?:with|from|in|changes)\b", re.IGNORECASE)
 
 # Conventional-commit kinds that never are fixes.
 _KINDS = (
@@ -57,13 +80,12 @@ _RELEASE = (
     r".{0,40}(?:release|version|v?\d+\.\d+|\bdev\b|to )"
 )
 _CHORE = re.compile(
-    _any_of(
-        rf"\[?(?:{_KINDS})\]?(?:\([^)]*\))?!?\s*:",
-        _RELEASE,
-        rf".{{0,30}}\b{_any_of(*_TOOLS, *_PROSE, *_LAYOUT, *_TESTING)}\b",
-        rf"{_any_of(*_VAGUE)}\b",
-    ),
+    _any_of(rf"\[?(?:{_KINDS})\]?(?:\([^)]*\))?!?\s*:", rf".{{0,30}}\b{_any_of(*_TOOLS, *_TESTING)}\b"),
     re.IGNORECASE,
+)
+# Words that a report can begin with too.
+_PERHAPS_CHORE = re.compile(
+    _any_of(_RELEASE, rf".{{0,30}}\b{_any_of(*_PROSE, *_LAYOUT)}\b", rf"{_any_of(*_VAGUE)}\b"), re.IGNORECASE
 )
 
 # Said anywhere in a subject, these tell of something wrong.
@@ -96,22 +118,30 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]+")
 
 def is_revert(message: str) -> bool:
     """True for reverts and re-applied commits."""
-    return _REVERT.match(_bare_subject(message)) is not None or _REVERT_BODY.search(message) is not None
+    subject = _bare_subject(message)
+    if _ASKS.match(subject) is not None or _REVERT_BODY.search(message) is not None:
+        return True
+    return _begins(subject, _REVERT, report=subject)
 
 
 def is_merge_message(message: str) -> bool:
     """True for merges that left no second parent (squashed, or made by another version control system)."""
-    return _MERGE.match(_bare_subject(message)) is not None
+    subject = _bare_subject(message)
+    return _MERGE.match(subject) is not None or _begins(subject, _PERHAPS_MERGE, report=subject)
 
 
 def is_chore(message: str) -> bool:
     """True when the subject speaks of style, tools, documentation, tests, releases, or is vague."""
-    return _CHORE.match(_bare_subject(message)) is not None or _CHORE.match(_subject(message)) is not None
+    bare = _bare_subject(message)
+    return any(
+        _CHORE.match(subject) is not None or _begins(subject, _PERHAPS_CHORE, report=bare)
+        for subject in (bare, _subject(message))
+    )
 
 
 def tells_of_a_fix(message: str) -> bool:
     """True when the subject says that something was wrong, or the body says so plainly."""
-    return _FIX_SUBJECT.search(_subject(message)) is not None or _FIX_BODY.search(message) is not None
+    return _FIX_SUBJECT.search(_subject(message)) is not None or _FIX_BODY.search(plain(message)) is not None
 
 
 def telling_words(statement: str) -> int:
@@ -119,8 +149,13 @@ def telling_words(statement: str) -> int:
     return len({word.lower() for word in _WORD.findall(_REFERENCE.sub(" ", statement))})
 
 
+def _begins(subject: str, words: re.Pattern[str], report: str) -> bool:
+    """Whether a subject begins with one of the words, and is no report of what goes wrong."""
+    return words.match(subject) is not None and _REPORT.match(report) is None
+
+
 def _subject(message: str) -> str:
-    return message.strip().partition("\n")[0].strip()
+    return plain(message.strip().partition("\n")[0]).strip()
 
 
 def _bare_subject(message: str) -> str:

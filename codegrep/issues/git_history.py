@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 from codegrep.errors import DataError, RepositoryError
@@ -68,8 +69,10 @@ class GitHistory:
             DataError: an argument has no usable value.
         """
         for key, value in (("since", since), ("until", until)):
-            if value is not None and not _DATE.fullmatch(str(value)):
-                raise DataError(f"{key} must be a date such as 2020-01-31, got {value!r}")
+            if value is not None and not _is_date(str(value)):
+                raise DataError(f"{key} must be a date from 1970 to 2099 such as 2020-01-31, got {value!r}")
+        if since is not None and until is not None and str(since) > str(until):
+            raise DataError(f"since {since} is after until {until}, so no commit is between them")
         self._path = path
         self._include = frozenset(label.lower() for label in include)
         self._exclude = frozenset(label.lower() for label in exclude)
@@ -182,6 +185,14 @@ class GitHistory:
                 issue = replace(issue, gold_ranges=ranges)
             yield replace(issue, patch=text) if self._with_patch else issue
         yield from by_hash.values()
+
+
+def _is_date(text: str) -> bool:
+    """Whether git reads the date as it stands; others, such as month 13 or 1960, it guesses at without a word."""
+    try:
+        return _DATE.fullmatch(text) is not None and 1970 <= date.fromisoformat(text).year <= 2099
+    except ValueError:
+        return False
 
 
 def _spread(issues: list[Issue], limit: int) -> list[Issue]:

@@ -123,6 +123,12 @@ def test_limits(small: Builder) -> None:
     assert len(GitHistory(str(small.folder), since="2024-03-01", until="2024-03-01").load().issues) == 6
     with pytest.raises(DataError, match="date"):
         GitHistory(str(small.folder), since="yesterday; rm")
+    for date in ("2020-13-45", "2023-02-29", "0000-01-01", "1960-01-01", "2100-01-01", "2020-1-31", "20200131"):
+        for key in ("since", "until"):
+            with pytest.raises(DataError, match=f"{key} must be a date .* got '{date}'"):
+                GitHistory(str(small.folder), **{key: date})
+    with pytest.raises(DataError, match="since 2024-03-02 is after until 2024-03-01"):
+        GitHistory(str(small.folder), since="2024-03-02", until="2024-03-01")
     with pytest.raises(DataError, match="no name of a branch"):
         GitHistory(str(small.folder), ref="--output=/x").load()
 
@@ -243,6 +249,71 @@ def test_message_kinds() -> None:
         assert tells_of_a_fix(fine)
     assert not tells_of_a_fix("Add a new transform for lists")
     assert tells_of_a_fix("Allow lists\n\nCloses #12")
+
+
+REPORTS = (
+    "Few workers hang when the queue is closed early",
+    "Some requests fail after a redirect to another host",
+    "Small files are corrupted by the parallel writer",
+    "Several threads deadlock while the pool is closed",
+    "More than one cookie of a name crashes the client",
+    "Start time is wrong for jobs of another zone",
+    "First argument of a partial is ignored",
+    "Next page of the listing can’t be opened",
+    "Version 1.10 is sorted before version 1.9",
+    "Initial values of a field never reach the form",
+    "Moved files are lost when the target is on another disk",
+    "Renaming a column twice raises KeyError",
+    "Simplify hangs on nested powers",
+    "Deprecated aliases break the import of the module",
+    "Continuation lines crash the lexer",
+    "Blank lines are dropped from the output of a block",
+    "Comments in a config file crash the parser",
+    "Release of a lock to the pool never happens",
+    "Reverting a booking twice no longer raises",
+    "Reverted migrations are applied again",
+    "Revert fails for an empty journal",
+    "Merge with how=cross raises KeyError",
+)
+
+
+@pytest.mark.parametrize("subject", REPORTS)
+def test_a_report_is_kept_whatever_its_first_word_is(subject: str) -> None:
+    assert not (is_chore(subject) or is_revert(subject) or is_merge_message(subject))
+    message = f"{subject}\n\nThe traceback ends in the second line of it."
+    judged = CommitFilter().judge(Commit("c", ("p",), "", message, (FileEntry("M", "a.py", "1", "2"),)))
+    assert not isinstance(judged, str), judged
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        *("Minor fixes of wrong names", "Some more cleanup", "Small refactoring of the parser", "First version of it"),
+        *("Move code that is broken into its own module", "Rename variable since it is wrong", "Start work on errors"),
+        *("Simplify error handling so that it never raises", "Fix failing tests, they hang", "Fix flake8, it fails"),
+        *("Refactor Field.fail to raise errors", "Tiny fixes. It hangs no more"),
+        *("Bump version to 2.0, the last one was broken", "Deprecate the old parser, because it hangs"),
+    ],
+)
+def test_a_chore_stays_one_whatever_it_says_later(subject: str) -> None:
+    assert is_chore(subject)
+
+
+@pytest.mark.parametrize(
+    "subject",
+    [
+        *('Revert "Fix crash of the parser"', "Revert the change that breaks imports", "revert: it hangs", "Reverted"),
+        *("Reverting to the old parser, since the new one crashes", "Back out 12ab34cd, it fails", "Revert 12ab34cd"),
+        *("Revert to avoid hangs", "Revert 'x never raises'", "Revert raise of an error", "revert fix didn't work"),
+    ],
+)
+def test_a_revert_stays_one(subject: str) -> None:
+    assert is_revert(subject)
+
+
+def test_merges_stay_merges() -> None:
+    for subject in ("Merge branch 'fix-hang'", "Merge pull request #1 from x/crashes", "Merge from main, it fails"):
+        assert is_merge_message(subject)
 
 
 @given(st.text(max_size=200))
