@@ -183,6 +183,8 @@ def make_split(
             held.append(issue)
         else:
             train.append(issue)
+    validation, shared = _without_texts_of(held, validation)
+    train, more = _without_texts_of([*held, *validation], train)
     cut_train = draw(train, config.max_train, config.seed)
     cut_held = draw(held, config.max_held_out, config.seed)
     record |= {
@@ -193,12 +195,29 @@ def make_split(
         "validation_repositories": _by_repository(validation),
         "held_out_repositories": _by_repository(cut_held),
         "removed_training_material": dict(sorted(removed.items())),
+        "removed_shared_messages": shared + more,
         "removed_by_role": _by_role(kept_out, roles),
         "roles": {repo: role.name for repo, role in sorted(roles.items())},
         "forks": {repo: role.origin for repo, role in sorted(roles.items()) if repo.lower() != role.origin.lower()},
         "cut": {"train": len(train) - len(cut_train), "held_out": len(held) - len(cut_held)},
     }
     return Split(_ids(cut_train), _ids(cut_held), record, _ids(validation))
+
+
+def _without_texts_of(kept: Iterable[Issue], issues: Sequence[Issue]) -> tuple[list[Issue], int]:
+    """Issues without the fix commits whose message is a kept issue's too, and how many those are.
+
+    Bots and contributors on a tour send one message to many projects; it tells nothing about any of them. Equal base
+    commits are another matter: a fork, which `check_leaks` stops.
+    """
+    commits = {statement_hash(issue.problem_statement): issue.base_commit for issue in kept}
+    left = [
+        issue
+        for issue in issues
+        if issue.source != "git_history"
+        or commits.get(statement_hash(issue.problem_statement), issue.base_commit) == issue.base_commit
+    ]
+    return left, len(issues) - len(left)
 
 
 def roles_by_name(repos: Iterable[str]) -> dict[str, Role]:

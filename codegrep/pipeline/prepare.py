@@ -109,6 +109,8 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     check_leaks(split, kept)
     for role, counts in split.record["removed_by_role"].items():
         dropped[kept_out(role)] = sum(counts.values())  # those that the sources have counted among them
+    if shared := split.record["removed_shared_messages"]:
+        dropped["message of a held-out or validation issue"] = shared
     by_id = {issue.instance_id: issue for issue in kept}
     needed_gold.check(config, [by_id[i] for i in split.train])
     chosen = [by_id[i] for i in (*split.train, *split.validation, *split.held_out)]

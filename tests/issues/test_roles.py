@@ -255,6 +255,22 @@ def test_validation_issues_are_on_no_other_side() -> None:
             check_leaks(split, [one, same])
 
 
+def test_a_message_that_was_sent_to_several_projects_is_left_out_of_the_laxer_side() -> None:
+    """As "Fix issue probably-meant-fstring found at https://codereview.doctor" was, to rich, aiohttp and others."""
+    issues = [replace(one, source="git_history") for one in public()]
+    text = issues[0].problem_statement
+    same = [replace(one, problem_statement=text) if one.instance_id.endswith("-0") else one for one in issues]
+    split = make_split(same, BY_ROLE)
+    assert [len(getattr(split, side)) for side in ("train", "validation", "held_out")] == [4, 2, 3]
+    assert split.record["removed_shared_messages"] == 3
+    check_leaks(split, same)
+    fork = [replace(one, base_commit="1" * 40) if one.problem_statement == text else one for one in same]
+    reported = [replace(one, source="swe_bench") for one in same]
+    for issues in (fork, reported):
+        with pytest.raises(DataError, match="leak between splits"):
+            check_leaks(make_split(issues, BY_ROLE), issues)
+
+
 def test_a_use_train_source_gives_training_and_validation_issues_and_counts_the_rest() -> None:
     kind = "tests.issues.test_load:Fixed"
     sources = {"open": SourceConfig(kind, {"repo": "pallets/flask"})}
