@@ -29,7 +29,7 @@ class LabelsConfig:
         weights_over: candidates that β and μ are taken from: "mined" (all), or "judged" (long enough and relevant).
         count_empty: candidates without any text count in β and μ, with length 0; False as in LRAT's code.
         granularity: "trajectory" (one sample each) or "issue" (union over its attempts).
-        exclude_repositories: never mined, besides the repositories that are held out for evaluation.
+        exclude_repositories: never mined, besides the repositories that are held out, or kept for evaluation by role.
         keep_unlabelled: training issues without a sample keep the gold of their patch; False leaves them out.
         spot_check: candidates on the sheet for checking by hand.
         workers: shards at once; None takes the cluster's CPUs.

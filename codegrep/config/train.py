@@ -160,7 +160,8 @@ class LadderConfig:
 
     Attributes:
         every: optimiser steps between rungs; 0 takes the last checkpoint, unmeasured.
-        issues: held-out issues that checkpoints are chosen by; the evaluation leaves them out.
+        issues: validation issues that checkpoints are chosen by; where a split has none, held-out ones of repositories
+            without a role, which the evaluation leaves out.
     """
 
     every: int = 0

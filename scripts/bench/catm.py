@@ -208,7 +208,12 @@ def _run(path: Path, gold: Sequence[str], outputs: Path, cpus: int, tokenizer: s
     ]
     for name in gold:
         command += ["--instances", name]
-    command += ["data.split.held_out=[]", f"cluster.num_cpus={cpus}", "cluster.object_store_gib=0.3"]
+    command += [
+        "data.split.held_out=[]",
+        "data.split.enforce_roles=false",
+        f"cluster.num_cpus={cpus}",
+        "cluster.object_store_gib=0.3",
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "CODEGREP_BENCH": str(outputs)}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.monotonic()
