@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from omegaconf import OmegaConf
 
+from codegrep.compose import compose_overrides
 from codegrep.config import DataConfig, SourceConfig, SplitConfig
+from codegrep.config.folder import CONF
 from codegrep.errors import ConfigError, DataError
 from codegrep.issues.issue import Issue
 from codegrep.issues.load import build_source, load_issues
@@ -138,10 +140,10 @@ def test_issues_split_with_history_as_material(build: Callable[[str], Builder], 
 
 
 def test_config_files_name_real_sources() -> None:
-    folder = Path(__file__).resolve().parents[2] / "conf" / "data"
     seen = 0
-    for path in sorted(folder.glob("*.yaml")):
-        content = yaml.safe_load(path.read_text())
+    for path in sorted((CONF / "data").glob("*.yaml")):
+        content = OmegaConf.to_container(compose_overrides([f"data={path.stem}"]).data)
+        assert isinstance(content, dict)
         for name, source in content["sources"].items():
             given = {
                 key: (["git"] if key == "packages" else "x" if value == "???" else value)

@@ -90,7 +90,7 @@ def _named() -> Iterator[tuple[str, str]]:
 
 def test_every_repository_that_is_chosen_by_name_has_a_role_or_is_made_up() -> None:
     named = set(_named())
-    assert {("paper.yaml", "django/django"), ("results.md", "bokeh/bokeh"), ("demo.yaml", "demo/git")} <= named
+    assert {("codegrep.yaml", "django/django"), ("results.md", "bokeh/bokeh"), ("demo.yaml", "demo/git")} <= named
     assert {("swe_bench.yaml", "held_out_1"), ("swe_bench.yaml", "validation")} <= named
     unknown = {
         (file, name)

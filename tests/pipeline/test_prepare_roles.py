@@ -135,7 +135,8 @@ def test_nothing_is_mined_from_what_the_file_keeps_for_evaluation() -> None:
         *("psf/requests", "pydata/xarray", "pylint-dev/pylint", "pytest-dev/pytest", "scikit-learn/scikit-learn"),
         *("sphinx-doc/sphinx", "sympy/sympy"),
     }
-    paper = load(raw("scale=paper"))
+    given = ("data.sources.swe_bench.args.path=x", "labels.trajectories=[x]", "judge.params.model=x")
+    paper = load(raw("scale=paper", *given))
     assert verified <= _excluded(paper)  # the twelve of SWE-bench Verified, as in the paper
     free = composed("data.split.enforce_roles=false", "data.split.held_out=[held_out_1]")
     assert _excluded(free) >= roles.known_roles().named(["held_out_1"])

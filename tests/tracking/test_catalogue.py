@@ -358,7 +358,12 @@ def held_out(folder: Path) -> tuple[Numbers, Numbers]:
             "turns": 2,
             "calls": number,
             "generated_tokens": 100 * number,
-            "seconds": 0.5,
+            "seconds_per_issue": 0.5,
+            "latency_seconds": 3.0 if number == 0 else None,
+            "f05_mined": f05 if number else None,
+            "line_f05": f05 if number else None,
+            "class_f1": 0.5 if number == 1 else None,
+            "function_f1": 0.25,
         }
 
     (line,) = evaluation_rows([row(0, 1.0), row(1, 1.0), row(2, 0.25)], 50)
@@ -375,7 +380,20 @@ def held_out(folder: Path) -> tuple[Numbers, Numbers]:
         "turns": 2,
         "calls": 1,
         "tokens": 100,
-        "seconds": 0.5,
+        "seconds_per_issue": 0.5,
+        "repositories": 1,
+        "latency_seconds": 3.0,
+        "latency_issues": 1,
+        "f05_mined": 0.625,
+        "f05_mined_low": line.f05_mined_low,
+        "f05_mined_high": line.f05_mined_high,
+        "mined_issues": 2,
+        "line_f05": 0.625,
+        "line_issues": 2,
+        "class_f1": 0.5,
+        "class_issues": 1,
+        "function_f1": 0.25,
+        "function_issues": 3,
     }
     assert line.f05_low is not None and line.f05_high is not None and line.f05_low <= 0.75 <= line.f05_high
     return line.metrics(), {f"eval/bm25_top-1/{name}": value for name, value in wanted.items()}  # type: ignore[misc]
