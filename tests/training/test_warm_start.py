@@ -85,7 +85,7 @@ def test_each_step_logs_what_it_was_made_of(nano: Path, tmp_path: Path) -> None:
     trainer = _trainer(nano, tmp_path, epochs=2, max_grad_norm=1e9)
     seen: list[dict[str, float]] = []
     trainer.add_callback(StepLog(lambda step, numbers: seen.append(numbers), warm_start_names))
-    plan = [[example for example in trainer.train_dataset[step]] for step in range(len(trainer.train_dataset))]
+    plan = [list(trainer.train_dataset[step]) for step in range(len(trainer.train_dataset))]
     plain = load_model(nano, "float32")
     log_p = [
         torch.log_softmax(plain(input_ids=torch.tensor([example.input_ids])).logits[0].double(), -1).detach()
