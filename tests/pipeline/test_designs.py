@@ -14,17 +14,16 @@ DESIGNS = ("v1", "v2", "v3", "swe_grep", "colgrep", "codescout", "signal_reshapi
 # What is a design's own: parts of its reward, turn scores, the correction for the sampler. Two are there when a model
 # made a call at all.
 OWN = (
-    *("reward/", "reward_std/", "process/", "policy/importance_", "policy/sequence_"),
+    *("reward/", "kept/", "process/", "policy/sequence_"),
     *("errors/parse", "rollout/duplicate_calls"),
 )
 # Logged where tokens are in the loss: colgrep drops groups without spread, and those of an untrained model have none.
-OF_AN_UPDATE = ("policy/ess", "policy/logprob_gap", "trl/clip_ratio/")
+OF_AN_UPDATE = ("policy/kl", "policy/entropy", "policy/clip_ratio_region", "policy/ess", "policy/logprob_gap")
 COMMON = (
     "reward/total",
-    "policy/kl",
-    "policy/entropy",
-    "policy/clip_ratio_region",
     "completions/clipped_ratio",
+    "completions/mean_length",
+    "optim/tokens",
     "advantage/factor",
     "advantage/mean_abs",
     "advantage/mass",
@@ -56,8 +55,8 @@ def experiment(shared_experiment: Callable[..., Experiment]) -> Experiment:
 
 
 @pytest.fixture(scope="module")
-def curves(experiment: Experiment) -> dict[str, dict[str, set[int]]]:
-    """Design -> metric -> steps at which it was logged, of runs that all ended well."""
+def curves(experiment: Experiment) -> dict[str, dict[str, dict[int, float]]]:
+    """Design -> metric -> step -> value, of runs that all ended well."""
     found = {}
     for design in DESIGNS:
         experiment.arguments = arguments_of(design)
@@ -65,32 +64,36 @@ def curves(experiment: Experiment) -> dict[str, dict[str, set[int]]]:
         assert running.process.returncode == 0, running.stdout + running.stderr
         (run,) = [r for r in experiment.mlflow_runs() if r.data.params["name"] == design]
         assert run.info.status == "FINISHED"
-        found[design] = {name: steps(experiment, run.info.run_id, name) for name in run.data.metrics}
+        found[design] = {name: values(experiment, run.info.run_id, name) for name in run.data.metrics}
     return found
 
 
-def steps(experiment: Experiment, run_id: str, name: str) -> set[int]:
+def values(experiment: Experiment, run_id: str, name: str) -> dict[int, float]:
     history: list[Any] = experiment.mlflow().get_metric_history(run_id, name)
-    return {point.step for point in history}
+    return {point.step: point.value for point in history}
 
 
 @pytest.mark.parametrize("design", DESIGNS)
-def test_every_design_has_its_curves(design: str, curves: dict[str, dict[str, set[int]]]) -> None:
+def test_every_design_has_its_curves(design: str, curves: dict[str, dict[str, dict[int, float]]]) -> None:
+    found = curves[design]
     for name in COMMON:
-        assert curves[design].get(name) == set(range(1, STEPS + 1)), (name, curves[design].get(name))
+        assert set(found.get(name, ())) == set(range(1, STEPS + 1)), (name, found.get(name))
+    trained_on = {step for step, share in found["masked/tokens"].items() if share < 1}
+    for name in OF_AN_UPDATE:
+        assert set(found.get(name, ())) == trained_on, (name, found.get(name), trained_on)
     if design == "signal_reshaping":
         assert "process/weighted" in curves[design]
     if design == "swe_grep":
-        assert "policy/importance_ratio" in curves[design]
+        assert "policy/sequence_ratio" in curves[design]
+        assert "rollout/exit_malformed" in curves[design]
+    assert any(name.startswith("kept/") for name in found) is (design == "colgrep")
     if design == "codescout":
         assert {"reward/file_f", "reward/module_f", "reward/entity_f"} <= curves[design].keys()
 
 
-def test_the_names_are_the_same_for_all(curves: dict[str, dict[str, set[int]]]) -> None:
+def test_the_names_are_the_same_for_all(curves: dict[str, dict[str, dict[int, float]]]) -> None:
     names = {
-        design: {
-            name for name in found if not name.startswith((*OWN, *OF_AN_UPDATE, "warm_start/", "data/", "seconds/"))
-        }
+        design: {name for name in found if not name.startswith((*OWN, "policy/", "warm_start/", "data/", "seconds/"))}
         for design, found in curves.items()
     }
     assert all(found == names["v3"] for found in names.values()), {

@@ -61,6 +61,14 @@ class OpenMade:
         return Shares(self.lose) if policy.workers > 1 else Made(self.lose)
 
 
+@dataclass(frozen=True)
+class OpenShares:
+    """The same rollouts however many workers share them."""
+
+    def __call__(self, policy: Policy) -> Made:
+        return Shares()
+
+
 class Shares(Made):
     """With several workers the places of a step are told apart by the issue, so that any division gives the same."""
 

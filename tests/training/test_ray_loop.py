@@ -20,7 +20,7 @@ from codegrep.training.loops import Policy
 from codegrep.training.lora import adapter_sha256
 from codegrep.training.ray_loop import run_training
 from tests.training.made_rollouts import Made
-from tests.training.ray_jobs import RAY, SPECS, STEPS, grpo_spec, read_log, warm_start_spec
+from tests.training.ray_jobs import RAY, SPECS, STEPS, OpenShares, grpo_spec, read_log, warm_start_spec
 
 pytestmark = pytest.mark.slow
 Drivers = Callable[[str, Path, float], subprocess.Popen[bytes]]
@@ -133,6 +133,18 @@ def test_two_workers_train_one_model(kind: str, cluster: None, nano: Path, tmp_p
     result = run_training(SPECS[kind](nano, tmp_path / "log.jsonl", workers=2), tmp_path, kind)
     assert result.step == result.max_steps
     assert [entry["step"] for entry in read_log(tmp_path / "log.jsonl")] == list(range(1, result.step + 1))
+
+
+def test_two_workers_log_what_one_logs(cluster: None, nano: Path, tmp_path: Path) -> None:
+    """The first step has one policy; microbatches and workers divide its rollouts in different ways."""
+    numbers = []
+    for workers in (1, 2):
+        log = tmp_path / f"{workers}.jsonl"
+        run_training(grpo_spec(nano, log, workers=workers, collector=OpenShares()), tmp_path, f"shares-{workers}")
+        numbers.append({k: v for k, v in read_log(log)[0]["numbers"].items() if not k.startswith("seconds/")})
+    one, two = numbers
+    assert {"policy/kl", "policy/entropy", "rollout/f05", "completions/mean_length", "optim/tokens"} <= one.keys()
+    assert two == pytest.approx(one, rel=1e-4, abs=1e-6)
 
 
 def test_an_error_for_people_arrives_as_it_was(cluster: None, nano: Path, tmp_path: Path) -> None:

@@ -1,0 +1,62 @@
+"""An issue longer than the model's context, in the stages before and after GRPO: counted, and no end of a run."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from codegrep.pipeline import evaluate
+from codegrep.pipeline.demonstrations import weighted
+from codegrep.protocol.chat import ChatFormat
+from codegrep.rollout.loop import RolloutLoop
+from codegrep.rollout.policy import ScriptedPolicy
+from codegrep.rollout.record import Rollout
+from codegrep.rollout.store import RolloutWriter, read_rollouts
+from codegrep.training.examples import make_examples
+from tests.chat_tokenizers import tiny_tokenizer
+from tests.rollout.fakes import AGENT, ANSWER, ISSUE, TOOLS, MemorySandbox
+from tests.training.made_rollouts import WARM_START
+
+CHAT = ChatFormat(tiny_tokenizer())
+
+
+def rolled_out(context: int) -> Rollout:
+    async def write(state: Any) -> str:
+        return ANSWER
+
+    loop = RolloutLoop(None, MemorySandbox(), CHAT, AGENT, TOOLS, context=context)
+    return asyncio.run(loop.run_policy(ISSUE, ScriptedPolicy(CHAT, write)))
+
+
+def test_the_warm_start_leaves_it_out_and_says_why(tmp_path: Path) -> None:
+    with RolloutWriter(tmp_path) as writer:
+        for context in (20, 4000):
+            writer.add(weighted(rolled_out(context), WARM_START))
+    too_long, fine = read_rollouts(tmp_path)
+    assert (too_long.exit_cause, too_long.error, fine.exit_cause) == ("prompt_too_long", "", "answer")
+    made = make_examples([too_long, fine], 4000)
+    assert len(made.examples) == 1 and made.left_out == {"prompt_too_long": 1}
+
+
+def test_the_evaluation_counts_it_as_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    written: dict[str, Any] = {}
+    evaluation = SimpleNamespace(baselines=[], models=["trained"])
+    context: Any = SimpleNamespace(
+        config=SimpleNamespace(evaluate=evaluation), need=lambda stage: None, say=lambda text: said.append(text)
+    )
+    artifact: Any = SimpleNamespace(write_json=written.__setitem__)
+    rows = [{**evaluate._rollout_row(rolled_out(20)), "retriever": "trained"}]
+    monkeypatch.setattr(evaluate.prepare, "load", lambda artifact: SimpleNamespace(held_out=[ISSUE]))
+    monkeypatch.setattr(evaluate.ladder, "reported", lambda config, held_out: held_out)
+    monkeypatch.setattr(evaluate, "_agent_rows", lambda context, issues, which: rows)
+    assert evaluate.run(context, artifact) == {"held_out": 1, "measured": 1, "retrievers": ["trained"]}
+    (row,) = written["per_issue.json"]
+    assert (row["f05"], row["turns"], row["exit_cause"], written["lost.json"]) == (0, 0, "prompt_too_long", [])
+    assert said == ["  1 issues are longer than the context of trained: they count as not answered"]
+    assert asdict(ISSUE)["gold_files"] == ("a.py",)  # so 0 is no empty answer to an empty question
