@@ -129,6 +129,9 @@ def test_a_wheel_holds_the_package_and_the_configuration(tmp_path: Path) -> None
     where = "import codegrep.compose as c; print(c.CONF)"
     done = _sh(sys.executable, "-c", where, cwd=tmp_path, PYTHONPATH=str(tmp_path / "installed"))
     assert done.stdout.strip() == str(tmp_path / "installed" / "codegrep" / "conf"), done.stderr
+    roles = "from codegrep.issues.roles import known_roles; print(known_roles().of('psf/requests').name)"
+    done = _sh(sys.executable, "-c", roles, cwd=tmp_path, PYTHONPATH=str(tmp_path / "installed"))
+    assert done.stdout.strip() == "held_out_1", done.stderr
 
 
 # --- make, setup.sh, CI -----------------------------------------------------------------------------------------------

@@ -36,7 +36,8 @@ def load(context: Context, held_out: Sequence[Issue]) -> dict[str, tuple[str, ..
     if not mined:
         raise DataError(
             f"{path} has no sample of the {len(held_out)} held-out issues (evaluate.targets)",
-            "Mine their trajectories apart: see docs/labels.md, evaluate.targets",
+            "Mine their trajectories with python -m codegrep label … 'data.split.held_out=[]' "
+            "data.split.enforce_roles=false",
         )
     prepared = context.need("prepare")
     places = prepare.locations(prepared)
