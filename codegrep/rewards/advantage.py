@@ -120,7 +120,7 @@ def spread(rewards: NDArray[np.float64], groups: NDArray[np.intp]) -> NDArray[np
     low, high = np.full(total, np.inf), np.full(total, -np.inf)
     np.minimum.at(low, groups[scored], rewards[scored])
     np.maximum.at(high, groups[scored], rewards[scored])
-    return high - low > ROUNDING
+    return np.asarray(high - low > ROUNDING, dtype=np.bool_)
 
 
 def group_normalise(
