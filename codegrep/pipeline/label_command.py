@@ -42,8 +42,10 @@ def label(argv: list[str]) -> int:
     from hydra import compose, initialize_config_dir
     from omegaconf import OmegaConf
 
+    from codegrep.cluster.hydra_settings import refuse_in_command
     from codegrep.compose import CONF, load
 
+    refuse_in_command(overrides)
     with initialize_config_dir(str(CONF), version_base="1.3"):
         cfg = compose("config", overrides=["labels=catm", "labels.trajectories=[]", "name=label", *overrides])
     OmegaConf.set_struct(cfg, False)
