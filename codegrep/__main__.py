@@ -21,6 +21,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from codegrep import commands
+from codegrep.cluster.hydra_settings import passed_on, refuse_unread
 from codegrep.compose import CONF, cautions, explain, load
 from codegrep.errors import CodegrepError, ConfigError
 from codegrep.usage import usage
@@ -32,11 +33,14 @@ def _run(cfg: DictConfig) -> None:
         config = load(cfg)
         for caution in cautions(config):
             print(f"codegrep: note: {caution}", file=sys.stderr)
-        experiment = HydraConfig.get().runtime.choices.get("experiment", "")
+        hydra_node = HydraConfig.get()
+        if hydra_node.mode != RunMode.MULTIRUN:
+            refuse_unread(hydra_node.overrides.hydra, "Add -m; a search is set by sweep.*")
+        experiment = hydra_node.runtime.choices.get("experiment", "")
         if config.sweep is not None:
             from codegrep.cluster.search import search
 
-            search(config, HydraConfig.get().overrides.task)
+            search(config, hydra_node.overrides.task, passed_on(hydra_node))
             return
         from codegrep.pipeline.run import run_experiment  # heavy: only once the configuration is known to be good
 

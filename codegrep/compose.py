@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
@@ -14,6 +15,7 @@ from codegrep.config import BASELINES, MODELS, PROMPTS, RAIL_ACTIONS, STAGES, Co
 from codegrep.config.folder import CONF
 from codegrep.errors import ConfigError
 from codegrep.issues.splits import check_split
+from codegrep.overrides import override as written
 from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rewards.needs import needs
 from codegrep.rewards.signals import load_governance, load_process, load_verdicts
@@ -40,11 +42,14 @@ def compose_overrides(overrides: Sequence[str], first_of_many: bool = False) -> 
         ConfigError: an override that Hydra does not understand, or that names what is not there.
     """
     from hydra import compose, initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
     try:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
+        # Inside a run of Hydra its own search path (--config-dir) counts.
+        inside = GlobalHydra.instance().is_initialized()
+        with nullcontext() if inside else initialize_config_dir(str(CONF), version_base="1.3"):
             parsed = OverridesParser.create().parse_overrides(list(overrides))
             chosen = []
             for override in parsed:
@@ -231,6 +236,8 @@ def check(config: Config) -> None:
         for key, values in config.sweep.space.items():
             good = bool(values.get("choices")) or {"low", "high"} <= values.keys()
             need(good, f"sweep.space.{key} has no values", "Give low and high, or choices")
+            for choice in values.get("choices", ()):
+                written(key, choice)  # refuses what cannot be handed to a trial
     for key, named, known in (
         ("models", config.evaluate.models, MODELS),
         ("baselines", config.evaluate.baselines, BASELINES),

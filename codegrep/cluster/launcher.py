@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from hydra.core.utils import JobReturn, JobStatus, filter_overrides, setup_globals
@@ -33,13 +34,19 @@ from rich.console import Console
 from codegrep.alone import alone
 from codegrep.cluster import outcomes
 from codegrep.cluster.connect import connected
-from codegrep.cluster.ignored_choices import choices_in_files, refuse_ignored_choices
+from codegrep.cluster.hydra_settings import (
+    choices_in_files,
+    passed_on,
+    refuse_ignored_choices,
+    refuse_ignored_settings,
+)
 from codegrep.cluster.outcomes import Outcome
 from codegrep.cluster.requests import request_of
 from codegrep.cluster.sweep import Job, Limits, Queue
 from codegrep.compose import load
 from codegrep.config import Config
 from codegrep.errors import CodegrepError, ConfigError
+from codegrep.overrides import override
 from codegrep.pipeline.completion import is_completed, run_name
 from codegrep.pipeline.run import stoppable
 from codegrep.tracking.run import Tracker, TrackingHandle
@@ -106,11 +113,35 @@ def launch(
         raise ConfigError(
             "jobs of one sweep differ in outputs, cluster or tracking", "Give those the same value in all jobs"
         )
-    sweep_id = _sweep_id(settings.name, composed)
+    first_of = repeated(composed)
+    once = [job for job in composed if job.number not in first_of]
+    sweep_id = _sweep_id(settings.name, once)
     folder = configs[0].outputs_path / "sweeps" / sweep_id
     console = Console()
+    for number, same in first_of.items():
+        _say(console, f"job {number} {' '.join(composed[number - first].overrides)} is job {same} again: it runs once")
     with alone(folder, "sweep"), stoppable():
-        return _launch(composed, configs[0], settings, sweep_id, folder, console)
+        returned = _launch(once, configs[0], settings, sweep_id, folder, console)
+    return [returned[first_of.get(job.number, job.number)] for job in composed]
+
+
+def repeated(composed: Sequence[_Composed]) -> dict[int, int]:
+    """Jobs that are another one's run and stages over again -> that other one."""
+    seen: dict[tuple[str, ...], int] = {}
+    found = {}
+    for job in composed:
+        if job.config is None:
+            continue
+        key = (run_name(job.config), *job.config.stages)
+        if key in seen:
+            found[job.number] = seen[key]
+        else:
+            seen[key] = job.number
+    return found
+
+
+def _say(console: Console, text: str) -> None:
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def _launch(
@@ -120,10 +151,8 @@ def _launch(
     sweep_id: str,
     folder: Path,
     console: Console,
-) -> Sequence[JobReturn]:
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+) -> dict[int, JobReturn]:
+    say = partial(_say, console)
     parent = open_sweep(shared.tracking, shared.outputs_path, sweep_id, name=settings.name or sweep_id)
     known = _known(composed, settings, parent, sweep_id)
     todo = [job for job in composed if job.number not in known]
@@ -154,7 +183,7 @@ def _launch(
     if left:
         kinds = ", ".join(f"{sum(o.status == s for o in left)} {s}" for s in dict.fromkeys(o.status for o in left))
         raise SweepError(f"{len(left)} of {len(result)} jobs did not complete ({kinds})", "The same command runs those")
-    return [_returned(o) for o in result]
+    return {o.job: _returned(o) for o in result}
 
 
 def _compose(master: DictConfig, context: HydraContext, overrides: list[str], number: int) -> _Composed:
@@ -162,8 +191,10 @@ def _compose(master: DictConfig, context: HydraContext, overrides: list[str], nu
     choices = composed.hydra.runtime.choices
     in_files = choices_in_files(context.config_loader.repository, choices)  # type: ignore[attr-defined]
     refuse_ignored_choices(master.hydra.runtime.choices, {**choices, **in_files})
+    refuse_ignored_settings(master.hydra, composed.hydra)
     own = tuple(filter_overrides(overrides))
-    arguments = (*_search_path(master), *own)
+    hydra = passed_on(master.hydra)
+    arguments = (*hydra.options, *hydra.overrides, *own)
     task = deepcopy(composed)
     with flag_override(task, ["struct", "readonly"], False):
         del task["hydra"]
@@ -204,7 +235,7 @@ def _adopt(config: Config, folder: Path, sweep_id: str, parent_run: str) -> None
 
 def _job(job: _Composed, settings: LauncherSettings, extra: Mapping[str, str]) -> Job:
     assert job.config is not None
-    arguments = (*job.arguments, *(f"{key}={value}" for key, value in extra.items()))
+    arguments = (*job.arguments, *(override(key, value) for key, value in extra.items()))
     request = request_of(job.config, settings.share_nodes)
     return Job(job.number, job.overrides, arguments, run_name(job.config), request)
 
@@ -214,13 +245,6 @@ def _address() -> str:
     import ray
 
     return str(ray.get_runtime_context().gcs_address)
-
-
-def _search_path(master: DictConfig) -> list[str]:
-    """--config-dir of the sweep's own command line, which is no override."""
-    sources = master.hydra.runtime.config_sources
-    found = [s.path for s in sources if s.provider == "command-line" and s.schema == "file"]
-    return [part for path in found for part in ("--config-dir", path)]
 
 
 def _apart(overrides: Sequence[str], master: DictConfig) -> tuple[str, ...]:

@@ -126,6 +126,8 @@ class Queue:
     def _start_what_fits(self, waiting: deque[Job]) -> None:
         while waiting and not (self._limits.at_once and len(self._running) >= self._limits.at_once):
             job = waiting[0]
+            if any(running.job.run == job.run for running in self._running.values()):  # other stages of the same run
+                return
             nodes = self._nodes(self._ledger)
             grant = self._ledger.admit(str(job.number), job.request, nodes)
             if grant is None:

@@ -16,6 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from codegrep.compose import CONF, compose_overrides, explain
 from codegrep.config import AdvantageConfig, FunctionConfig, GovernanceConfig, VerdictConfig
 from codegrep.errors import ConfigError
+from codegrep.overrides import override
 from codegrep.rewards.advantage import Baseline, Scale
 from codegrep.rewards.governance import Rules
 from codegrep.rewards.load import load_advantage, load_reward
@@ -96,7 +97,7 @@ def load_judge(overrides: str, config_dir: Path | None = None) -> Callable[[Path
     """
     words = overrides.split()
     if config_dir is not None:
-        words.append(f"hydra.searchpath=[file://{config_dir.absolute()}]")
+        words.append(override("hydra.searchpath", [f"file://{config_dir.absolute()}"]))
     node = compose_overrides(words).verdict
     missing = sorted(OmegaConf.missing_keys(node))
     if missing:
@@ -121,7 +122,7 @@ def _load(spec: str, config_dir: Path | None) -> Design:
     if not overrides:
         raise ConfigError(f"design {spec!r} names nothing", 'Give an experiment, or "label: reward=v3 advantage=none"')
     if config_dir is not None:
-        overrides.append(f"hydra.searchpath=[file://{config_dir.absolute()}]")
+        overrides.append(override("hydra.searchpath", [f"file://{config_dir.absolute()}"]))
     try:
         config = compose("config", overrides=overrides)
         reward = FunctionConfig(**_plain(config.reward))

@@ -10,6 +10,7 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
+from codegrep.cluster.hydra_settings import refuse_in_command
 from codegrep.compose import CONF, load
 from codegrep.errors import ConfigError
 
@@ -83,6 +84,7 @@ def _parse(argv: Sequence[str]) -> _Wish:
 
 
 def _composed(overrides: Sequence[str]) -> DictConfig:
+    refuse_in_command(overrides)
     with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
         return compose("config", list(overrides))
 

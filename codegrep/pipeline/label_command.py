@@ -63,8 +63,10 @@ def configuration(argv: list[str]) -> Config:
 
     from omegaconf import OmegaConf
 
+    from codegrep.cluster.hydra_settings import refuse_in_command
     from codegrep.compose import compose_overrides, load
 
+    refuse_in_command(overrides)
     cfg = compose_overrides(["labels=catm", "labels.trajectories=[]", "name=label", *overrides])
     named = {word.partition("=")[0].lstrip("+") for word in overrides}
     if "labels.trajectories" in named:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from codegrep.errors import CodegrepError
+from codegrep.overrides import command
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.models import base_model
 from codegrep.tracking.environment import snapshot
@@ -90,7 +90,7 @@ def _card(context: Context, lines: Sequence[EvaluationRow]) -> ModelCard:
         },
         data={config.data.name: context.need("prepare").fingerprint[:12]},
         evaluation=lines,
-        command=shlex.join(["python", "-m", "codegrep", *sys.argv[1:]]),
+        command=command(sys.argv[1:]),
         commit=str(snapshot()["git"].get("commit", "")),
         run_id=context.tracker.run_id,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import sys
 import time
@@ -20,6 +19,7 @@ from codegrep.alone import alone
 from codegrep.cluster.connect import check_variables, connected
 from codegrep.config import Config
 from codegrep.errors import CodegrepError, ConfigError, DiskError
+from codegrep.overrides import command
 from codegrep.pipeline import completion, evaluate, label, prepare, report, train, warm_start
 from codegrep.pipeline.artifact import ArtifactStore, write_json
 from codegrep.pipeline.completion import run_name
@@ -79,7 +79,7 @@ def run_experiment(config: Config, experiment: str = "") -> None:
                     raise
         except KeyboardInterrupt:
             console.print("Stopped. Nothing is lost: the same command continues where it was:")
-            console.print(f"  {_command()}", highlight=False, markup=False, soft_wrap=True)
+            console.print(f"  {command(sys.argv[1:])}", highlight=False, markup=False, soft_wrap=True)
             raise
 
 
@@ -197,7 +197,3 @@ def _check_disk(outputs: Path, min_free_gib: float) -> None:
             f"only {free:.1f} GiB are free under {outputs}, the run wants {min_free_gib:.1f}",
             "Free some space, set outputs= to another disk, or lower sandbox.min_free_gib",
         )
-
-
-def _command() -> str:
-    return shlex.join(["python", "-m", "codegrep", *sys.argv[1:]])

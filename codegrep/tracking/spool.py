@@ -27,7 +27,7 @@ class Spool:
     """The unsent entries of one run in one folder: a JSONL file for every process that had something to keep.
 
     Processes do not share a file to write to. Whoever sends takes every file that is there, by renaming it first, so
-    that two senders do not take the same one; a lock on the file makes it wait for a line that is being written.
+    that two senders do not take the same one. A lock on the file makes it wait for a line that is being written.
 
     Args:
         folder: where the files go; made when the first entry is kept.

@@ -214,6 +214,8 @@ def _train(
     limit: TimeLimit,
     notes: Callable[[], dict[str, Any]] = dict,
 ) -> None:
+    if read_progress(resume).get("stopped"):
+        return  # interrupted between the last checkpoint and the end: what is over does not go on
     trainer.add_callback(log)
     trainer.add_callback(limit)
     trainer.add_callback(CheckpointReport(report_checkpoint, log, limit, notes))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from transformers import TrainerControl, TrainerState
 
 from codegrep.config import EarlyStopConfig
+from codegrep.training import loops
+from codegrep.training.callbacks import PROGRESS_FILE, TimeLimit
 from codegrep.training.convergence import EarlyStop, PauseAt, StepResult, plateau, steps_of
 
 RULE = EarlyStopConfig(enabled=True, window=10, patience=20, min_gain=0.01, max_kl=0.5, min_steps=30)
@@ -99,3 +104,16 @@ def test_steps_without_a_kl_are_not_steps_with_a_kl_of_zero() -> None:
 def test_a_pause(at: int, step: int, stops: bool) -> None:
     control = PauseAt(at).on_step_end(None, TrainerState(global_step=step), TrainerControl())  # type: ignore[arg-type]
     assert control.should_training_stop is stops and control.should_save is stops
+
+
+@pytest.mark.parametrize(("stopped", "trained"), [("", 1), ("stopped after step 7: 5 minutes are used up", 0)])
+def test_training_that_had_ended_does_not_go_on_when_it_is_continued(
+    tmp_path: Path, stopped: str, trained: int
+) -> None:
+    """Whatever ended it: the reward's plateau, a guard rail, the time limit."""
+    (tmp_path / PROGRESS_FILE).write_text(json.dumps({"step": 7, "stopped": stopped}))
+    calls: list[Any] = []
+    trainer: Any = SimpleNamespace(add_callback=lambda _: None, train=lambda **given: calls.append(given))
+    log: Any = None
+    loops._train(trainer, log, tmp_path, TimeLimit(0))
+    assert len(calls) == trained

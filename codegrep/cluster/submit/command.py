@@ -8,10 +8,12 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from codegrep.cluster.hydra_settings import refuse_unread
 from codegrep.cluster.submit.job import Target, check_id, make_job
 from codegrep.compose import compose_overrides, load
 from codegrep.config import Config, SubmitConfig
 from codegrep.errors import ConfigError
+from codegrep.overrides import command
 
 _EPILOG = """\
 The arguments are those of a run; cluster= names where it goes:
@@ -89,17 +91,19 @@ def _named(settings: SubmitConfig) -> Target:
 
 def _config(overrides: Sequence[str], multirun: bool) -> Config:
     """The configuration of the run; of a sweep, that of its first job, since all go to one cluster."""
+    if not multirun:
+        refuse_unread(overrides, "Add -m; a search is set by sweep.*")
     return load(compose_overrides(overrides, first_of_many=multirun))
 
 
 def _follow(target: Target, job_id: str, overrides: Sequence[str]) -> int:
-    where = " ".join(o for o in overrides if o.startswith(("cluster=", "cluster.")))
+    where = [o for o in overrides if o.startswith(("cluster=", "cluster."))]
     try:
         return target.follow(job_id)
     except KeyboardInterrupt:
         print(
-            f"\ncodegrep: {job_id} goes on. Follow it: python -m codegrep submit --follow {job_id} {where}\n"
-            f"codegrep: end it: python -m codegrep submit --stop {job_id} {where}",
+            f"\ncodegrep: {job_id} goes on. Follow it: {command(['submit', '--follow', job_id, *where])}\n"
+            f"codegrep: end it: {command(['submit', '--stop', job_id, *where])}",
             file=sys.stderr,
         )
         return 130

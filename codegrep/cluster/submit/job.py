@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import secrets as random_names
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -13,6 +12,7 @@ from typing import Protocol
 from codegrep.cluster.requests import Request, request_of
 from codegrep.config import Config, SubmitConfig
 from codegrep.errors import ConfigError
+from codegrep.overrides import command
 
 _SECRET = re.compile(r"(SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_KEY)", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -39,7 +39,7 @@ class ClusterJob:
     @property
     def entrypoint(self) -> str:
         """The command, quoted for a shell."""
-        return shlex.join(["python", "-m", "codegrep", *self.arguments])
+        return command(self.arguments)
 
 
 class Target(Protocol):
