@@ -70,11 +70,11 @@ def test_a_documented_command_has_these_options(page: str, line: str) -> None:
         flags = {"--follow", "--status", "--stop", "--times", "--costs", "--nodes", "--cores", "--gpus"}
         values = {words[i + 1] for i, word in enumerate(words[:-1]) if word in flags}
         overrides = [word for word in words if not word.startswith("-") and word not in values]
-        _composed(overrides, whole="…" not in line)
+        _composed(overrides, whole="…" not in line, fill_missing=command == "plan")
 
 
-def _composed(words: list[str], whole: bool) -> None:
+def _composed(words: list[str], whole: bool, fill_missing: bool = False) -> None:
     overrides = [word for word in words if word != "-m"]
     cfg = compose_overrides(overrides, first_of_many="-m" in words)
     if whole:
-        load(cfg)
+        load(cfg, fill_missing)

@@ -143,7 +143,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
             **kwargs,
         )
         if self.ref_model is not None and use_cpu:
-            add_scoring(cast(PreTrainedModel, self.ref_model))
+            add_scoring(self.ref_model)
         if use_cpu:
             use_fused_lora(self.policy)
 
