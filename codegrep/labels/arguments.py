@@ -14,7 +14,7 @@ EDITOR_KEYS = frozenset(
     "command path view_range file_text old_str new_str insert_line security_risk concise thought summary".split()
 )
 _LITERAL_LIMIT = 20_000  # characters; Python's own parser needs much memory for long texts
-_PAIR = r'\\*"{key}\\*"\s*:\s*\\*"((?:[^"\\\n]|\\[^"])*)'
+_PAIR = r'"{key}\\*"\s*:\s*\\*"((?:[^"\\\n]|\\[^"])*)'
 _FIELDS = {key: re.compile(_PAIR.format(key=key)) for key in ("command", "path", "thought")}
 
 
