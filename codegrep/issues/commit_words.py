@@ -109,7 +109,7 @@ _FIX_BODY = re.compile(rf"\b{_any_of(*_SIGNS)}\b", re.IGNORECASE)
 
 # What a message says nothing with: links, issue numbers, and the words around them.
 _REFERENCE = re.compile(
-    r"https?://\S+|(?:\w+/[\w.-]+)?#\d+|gh-\d+"
+    r"https?://\S+|(?:\b\w+/[\w.-]+)?#\d+|gh-\d+"
     r"|\b(?:closes?|fix(?:e[sd])?|resolves?|refs?|see|issues?|ticket|bug|pr|for|the|a)\b",
     re.IGNORECASE,
 )

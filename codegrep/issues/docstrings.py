@@ -15,16 +15,16 @@ _HEADINGS = (
     "|caveats?|details|defaults?"
 )
 _SECTION = re.compile(
-    rf"\s*(?:(?:{_HEADINGS})\s*(?:\([^)]*\))?\s*:?:?\s*$"
+    rf"\s*+(?:(?:{_HEADINGS})\s*+(?:\([^)]*\)\s*+)?:?:?\s*$"
     r"|(?:args|arguments|parameters|returns?|raises|examples?|usage|note|see also)\s*:.*"
     r"|:(?:param|type|returns?|rtype|raises?|arg|keyword|note|warning|see)\b.*|@(?:param|return|type|raise)\b.*"
     r"|(?:>>>|\.\. |```|~~~|\$\$|<\w|\{\{|\||#+ ).*|[-=~^*]{4,}\s*$"
-    r"|[\w`*]+\s*(?:\([^)]{1,60}\)|:\s)\s*(?::|--|-)?\s*(?:the|a|an|optional|whether|defaults?)\b.*)",
+    r"|[\w`*]++\s*+(?:\([^)]{1,60}\)|:\s)\s*+(?:(?::|--|-)\s*+)?(?:the|a|an|optional|whether|defaults?)\b.*)",
     re.IGNORECASE,
 )
-_ROLE = re.compile(r":[a-zA-Z:+-]+:`~?\.?([^`<]*?)(?:\s*<[^>]*>)?`")
-_LINK = re.compile(r"\[([^\]]+)\]\([^)\s]+\)")
-_TICKS = re.compile(r"`+~?([^`]+)`+_*")
+_ROLE = re.compile(r":[a-zA-Z:+-]{1,40}:`~?\.?([^`<]*)(?:<[^`>]*>)?`")
+_LINK = re.compile(r"\[([^\[\]]+)\]\([^)\s\[]+\)")
+_TICKS = re.compile(r"(?<!`)`++~?([^`]+)`+_*")
 _BRACKETED = re.compile(r"\[([A-Za-z_][\w.~]*)\]")
 _WORD = re.compile(r"[A-Za-z][A-Za-z'-]+")
 
@@ -177,7 +177,7 @@ def query_of(docstring: Docstring, max_words: int, hide_name: bool) -> str:
     own = docstring.name.rpartition(".")[2]
     if hide_name and re.search(r"[_A-Z0-9]", own):
         query = re.sub(
-            rf"(?<!\w)(?:(?:an?|the|this)\s+)?(?:[\w.]+\.)?{re.escape(own)}(?:\(\))?(?!\w)(?:\s+{docstring.kind}\b)?",
+            rf"(?<![\w.])(?:(?:an?|the|this)\s+)?(?:[\w.]*\.)?{re.escape(own)}(?:\(\))?(?!\w)(?:\s+{docstring.kind}\b)?",
             f"this {docstring.kind}",
             query,
             flags=re.IGNORECASE,
@@ -187,7 +187,7 @@ def query_of(docstring: Docstring, max_words: int, hide_name: bool) -> str:
 
 
 def _plain(text: str) -> str:
-    text = _ROLE.sub(lambda match: match[1].rpartition(".")[2] or match[1], text)
+    text = _ROLE.sub(lambda match: match[1].rstrip().rpartition(".")[2] or match[1], text)
     text = _LINK.sub(r"\1", text)
     text = _TICKS.sub(r"\1", text)
     text = _BRACKETED.sub(lambda match: match[1].lstrip("~"), text)

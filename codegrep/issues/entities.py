@@ -56,15 +56,18 @@ def entities_at(source: str, spans: Iterable[LineRange]) -> set[Entity] | None:
     if definitions is None:
         return None
     found: set[Entity] = set()
+    # Definitions nest, so of those around a line the one that begins last is the innermost.
+    definitions.sort(key=lambda d: (d.start, -d.end))
+    last = max((d.end for d in definitions), default=0)
+    innermost: dict[EntityKind, list[_Definition | None]] = {
+        kind: [None] * (last + 1) for kind in ("class", "function")
+    }
+    for d in definitions:
+        innermost[d.kind][d.start : d.end + 1] = [d] * (d.end + 1 - d.start)
     for span in spans:
-        near = [d for d in definitions if d.start <= span.end and d.end >= span.start]
-        for line in range(span.start, span.end + 1) if near else ():
-            around = [d for d in near if d.start <= line <= d.end]
-            for kind in ("class", "function"):
-                # Definitions nest, so of those around a line the one that begins last is the innermost.
-                inner = max((d for d in around if d.kind == kind), key=lambda d: (d.start, -d.end), default=None)
-                if inner is not None:
-                    found.add(Entity(span.path, inner.name, inner.kind))
+        for around in innermost.values():
+            inner = {d for d in around[span.start : span.end + 1] if d is not None}
+            found |= {Entity(span.path, d.name, d.kind) for d in inner}
     return found
 
 

@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from pathlib import PurePosixPath
 
 _TRAILER = re.compile(
-    r"""\s*(?: (?:signed-off|co-authored|co-developed|reviewed|acked|tested|reported|suggested|helped|authored|committed
-        |approved|submitted|merged|requested)-by\s*: .*
+    r"""\s*+(?: (?:signed-off|co-authored|co-developed|reviewed|acked|tested|reported|suggested|helped|authored
+        |committed|approved|submitted|merged|requested)-by\s*: .*
     | (?:change-id|git-svn-id|gitorigin-revid|cc|pr-url|differential\ revision|pull-request|backport-of
-        |refs?:?\s*\#?\d+)\s*:? \s* \S* \s*$
+        |refs?:?\s*\#?\d+)\s*+:? \s*+ \S*+ \s*$
     | \(cherry[\s-]picked\ from\ commit\ .*
     | \[?(?:skip\ ci|ci\ skip)\]? \s*$
     | --hg--.* | branch\ :\ .* | extra\ :\ .* | rename\ :\ .*
@@ -22,15 +22,15 @@ _TRAILER = re.compile(
 )
 # Bullets of a squash merge that say how the work went, not what was wrong.
 _CHORE_BULLET = re.compile(
-    r"""\s*[*-]\s+(?: (?:update|add|fix|remove|revert|rename|apply|address|run|merge)\b .{0,30}
+    r"""\s*+[*-]\s++(?: (?:update|add|fix|remove|revert|rename|apply|address|run|merge)\b .{0,30}
         (?:whatsnew|changelog|changes|news|docs?|docstrings?|comments?|tests?|lint\w*|flake8|pep8|black|isort|mypy|typos?
         |formatting|release\ notes?|imports?|review\w*|suggestions?|branch.*
-        |\S+\.(?:py|rst|md|txt|ya?ml|toml|cfg)) \s*\.?
+        |\S+\.(?:py|rst|md|txt|ya?ml|toml|cfg)) \s*+\.?
     | (?:lint\w*|typos?|wip|cleanup|clean\ up|format\w*|black|pep8|flake8|mypy|review\w*|tests?|whatsnew|nits?
-        |more\ tests?|minor.*|oops.*|merge\b.*|co-authored-by.*) \s*\.?) \s*$""",
+        |more\ tests?|minor.*|oops.*|merge\b.*|co-authored-by.*) \s*+\.?) \s*$""",
     re.VERBOSE | re.IGNORECASE,
 )
-_PULL_NUMBER = re.compile(r"\s*\((?:#\d+|gh-\d+)\)\s*$", re.IGNORECASE)
+_PULL_NUMBER = re.compile(r"(?<!\s)\s*\((?:#\d+|gh-\d+)\)\s*$", re.IGNORECASE)
 _BLANK_LINES = re.compile(r"\n{3,}")
 
 
@@ -42,10 +42,11 @@ def statement_of_message(message: str) -> str:
     lines = message.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "").strip().split("\n")
     subject = _PULL_NUMBER.sub("", lines[0].strip())
     kept = [] if _TRAILER.fullmatch(subject) else [subject]
+    repeated = subject.rstrip(" .").lower()
     for line in lines[1:]:
         # Squash merges often repeat the subject as their first bullet.
-        repeated = line.lstrip(" *-").rstrip(" .").lower() == subject.rstrip(" .").lower()
-        if not (repeated or _TRAILER.fullmatch(line) or _CHORE_BULLET.fullmatch(line)):
+        is_repeated = line.lstrip(" *-").rstrip(" .").lower() == repeated
+        if not (is_repeated or _TRAILER.fullmatch(line) or _CHORE_BULLET.fullmatch(line)):
             kept.append(line.rstrip())
     return _BLANK_LINES.sub("\n\n", "\n".join(kept)).strip()
 

@@ -15,7 +15,7 @@ EDITOR_KEYS = frozenset(
 )
 _LAYERS = 8  # of strings in strings, and of escapes, that are taken off
 _LITERAL_LIMIT = 20_000  # characters; Python's own parser needs much memory for long texts
-_PAIR = r'\\*"{key}\\*"\s*:\s*\\*"((?:[^"\\\n]|\\[^"])*)'
+_PAIR = r'"{key}\\*"\s*:\s*\\*"((?:[^"\\\n]|\\[^"])*)'
 _FIELDS = {key: re.compile(_PAIR.format(key=key)) for key in ("command", "path", "thought")}
 
 

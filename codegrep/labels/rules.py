@@ -17,14 +17,14 @@ from codegrep.text import plain
 
 # What is rejected must be the file: "the failure is unrelated" says nothing of it.
 _FILE = (
-    r"(?:(?:this|that|the) (?:whole |entire |test )?(?:file|module|script|package)"
-    r"|`?[\w/.-]+\.(?:py|pyx|js|ts|go|rs|java|c|h|cpp|rb)`?)"
+    r"(?:\b(?:this|that|the) (?:whole |entire |test )?(?:file|module|script|package)"
+    r"|(?<![\w/.-])[\w/.-]+\.(?:py|pyx|js|ts|go|rs|java|c|h|cpp|rb)`?)"
 )
 _BE = r"(?:is|was|seems?|looks?|appears?)(?: to be)?"
 _PHRASES = {
-    "called irrelevant": rf"\b{_FILE} {_BE}(?: \w+ly| not| quite| also)? (?:irrelevant|unrelated|off[- ]topic)\b",
+    "called irrelevant": rf"{_FILE} {_BE}(?: \w+ly| not| quite| also)? (?:irrelevant|unrelated|off[- ]topic)\b",
     "called not relevant": (
-        rf"\b{_FILE} (?:isn't|is not|wasn't|was not|doesn't (?:seem|look|appear)|does not (?:seem|look|appear))"
+        rf"{_FILE} (?:isn't|is not|wasn't|was not|doesn't (?:seem|look|appear)|does not (?:seem|look|appear))"
         r"(?: to be)?(?: \w+ly)? (?:relevant|related)\b(?! to (?:only|just)\b)"
     ),
     "wrong file": (
@@ -33,7 +33,7 @@ _PHRASES = {
         r"|\b(?:this|that|it)(?:'s| is| was)(?:n't| not) (?:the file|what) (?:we|I)(?:'re| are|'m| am) looking for\b"
     ),
     "nothing in it": (
-        rf"\b(?:this|{_FILE}) (?:doesn't|does not|didn't|did not) (?:seem to |appear to |actually )?"
+        rf"(?:\bthis|{_FILE}) (?:doesn't|does not|didn't|did not) (?:seem to |appear to |actually )?"
         r"(?:contain|have|include|show|define|hold) (?:anything (?:about|relevant|useful|related|of use)"
         r"|what (?:we|I) (?:need|want)|any(?:thing)? relevant)"
     ),

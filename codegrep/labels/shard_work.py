@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
@@ -22,7 +21,7 @@ from codegrep.labels.trajectory import Mined, repo_of
 #: Raised when the same trajectories would give other candidates.
 MINING_VERSION = 2
 
-_TASK = re.compile(r"<(issue_description|pr_description|problem_statement)>(.*?)</\1>", re.DOTALL)
+_TASK_MARKS = ("issue_description", "pr_description", "problem_statement")
 
 
 @dataclass(frozen=True)
@@ -242,9 +241,17 @@ def _task(trajectory: pa.Scalar) -> str:
     for message in trajectory.values if trajectory.is_valid else ():
         if message["role"].as_py() == "user":
             text = str(message["content"].as_py() or "")
-            found = _TASK.search(text)
-            return (found[2] if found else text).strip()
+            return task_of(text)
     return ""
+
+
+def task_of(text: str) -> str:
+    """The marked part of a message that begins first, or the whole."""
+    opened = sorted((text.find(f"<{mark}>"), mark) for mark in _TASK_MARKS)
+    for place, mark in opened:
+        if place >= 0 and (end := text.find(f"</{mark}>", place)) >= 0:
+            return text[place + len(mark) + 2 : end].strip()
+    return text.strip()
 
 
 def _count(

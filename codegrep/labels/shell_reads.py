@@ -10,7 +10,8 @@ import shlex
 SHELL_READERS = ("cat", "head", "tail", "sed", "nl", "less", "more")
 
 _PARTS = re.compile(r"&&|\|\||;|\n|\|(?!\|)")
-_LIMIT = 4000  # characters; a longer command is a program, often with a file in a here-document
+#: A longer command is a program, often with a file in a here-document. `shlex` takes time with the square of a length.
+MAX_COMMAND_CHARS = 4000
 _WITH_VALUE = {"head": {"-n", "-c"}, "tail": {"-n", "-c"}, "nl": {"-b", "-s", "-w", "-v"}, "sed": {"-e", "-f"}}
 
 
@@ -19,7 +20,7 @@ def files_read(command: str, readers: tuple[str, ...] = SHELL_READERS) -> tuple[
 
     Nothing is run or expanded: words with globs, variables or redirections are no files.
     """
-    if len(command) > _LIMIT or "<<" in command:
+    if len(command) > MAX_COMMAND_CHARS or "<<" in command:
         return ()
     folder = ""
     found: list[str] = []
@@ -39,29 +40,25 @@ def files_read(command: str, readers: tuple[str, ...] = SHELL_READERS) -> tuple[
 
 def _pieces(command: str) -> list[tuple[str, str]]:
     """The simple commands with the separator that follows each. Separators inside quotes make a piece unreadable."""
-    pieces, at = [], 0
+    pieces, at, seen = [], 0, 0
+    quote, escaped = "", False
     for match in _PARTS.finditer(command):
-        if _inside_quotes(command[at : match.start()]):
-            continue
-        pieces.append((command[at : match.start()], match[0]))
-        at = match.end()
+        for char in command[seen : match.start()]:
+            if escaped:
+                escaped = False
+            elif char == "\\" and quote != "'":
+                escaped = True
+            elif quote:
+                quote = "" if char == quote else quote
+            elif char in "'\"":
+                quote = char
+        seen = match.start()
+        if not quote:
+            pieces.append((command[at : match.start()], match[0]))
+            at = seen = match.end()
+            escaped = False
     pieces.append((command[at:], ""))
     return pieces
-
-
-def _inside_quotes(text: str) -> bool:
-    quote = ""
-    escaped = False
-    for char in text:
-        if escaped:
-            escaped = False
-        elif char == "\\" and quote != "'":
-            escaped = True
-        elif quote:
-            quote = "" if char == quote else quote
-        elif char in "'\"":
-            quote = char
-    return bool(quote)
 
 
 def _operands(words: list[str]) -> list[str]:

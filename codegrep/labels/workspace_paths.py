@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from codegrep.issues.paths import is_safe_path, is_test_path
 
 #: Workspace prefixes (SPEC 6.5): OpenHands' `/workspace/owner__name__version/`, SWE-bench's containers, SWE-agent.
-WORKSPACES = (r"/workspace/[^/]+/", r"/testbed/", r"/repo/", r"/home/\w+/\w+__\w+[^/]*/")
+WORKSPACES = (r"/workspace/[^/]+/", r"/testbed/", r"/repo/", r"/home/\w+/(?>\w+?__\w[^/]*)/")
+#: A longer text is no path.
+MAX_PATH_CHARS = 1000
 #: Prose. The paper names README.md and issue.md as examples.
 DOCUMENTS = (".md", ".markdown", ".rst", ".txt", ".adoc", ".pdf", ".log")
 
@@ -70,6 +72,8 @@ class PathReader:
             return "", "no path"
         if text.endswith("/"):
             return "", "directory"
+        if len(text) > MAX_PATH_CHARS:
+            return "", "unsafe path"
         # One slash at the front: normpath would keep two.
         whole = posixpath.normpath(("/" + text.lstrip("/")) if text.startswith("/") else text)
         if whole.startswith("/"):
@@ -82,7 +86,7 @@ class PathReader:
             return "", "directory"
         if whole.startswith("../") or whole == "..":
             return "", "outside the repository"
-        if not is_safe_path(whole) or not whole.isprintable() or len(whole) > 1000:
+        if not is_safe_path(whole) or not whole.isprintable():
             return "", "unsafe path"
         name = whole.rpartition("/")[2].lower()
         if "." not in name.lstrip(".") or name.endswith("."):

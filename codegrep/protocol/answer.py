@@ -19,6 +19,9 @@ from typing import Any
 from codegrep.issues.issue import Entity, LineRange
 from codegrep.protocol.paths import normalise_path, normalise_paths
 
+#: Longest "path:name" that is read; the classes around a name are looked up one by one.
+MAX_ENTITY_CHARS = 2000
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -87,7 +90,7 @@ def _read_range(entry: Any, worktree: str) -> LineRange | None:
 
 
 def _read_entity(entry: Any, worktree: str) -> Entity | None:
-    if not isinstance(entry, str):
+    if not isinstance(entry, str) or len(entry) > MAX_ENTITY_CHARS:
         return None
     path, _, name = entry.rpartition(":")
     path, parts = normalise_path(path.rstrip(":"), worktree), name.strip().removesuffix("()").split(".")

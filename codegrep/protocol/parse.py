@@ -29,6 +29,7 @@ from codegrep.text import without_thoughts
 MAX_RAW = 500
 MAX_DEPTH = 32
 _OPENING = re.compile(r"<(tool_call|answer)>")
+_SPACE = re.compile(r"\s*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
@@ -112,24 +113,28 @@ class _Block:
 
 def _read_block(text: str, start: int, tag: str) -> _Block:
     closing = f"</{tag}>"
-    begin = start + len(text[start:]) - len(text[start:].lstrip())
-    value, after, error = _read_json(text, begin)
+    value, after, error = _read_json(text, _behind_space(text, start))
     if error == "":
-        rest = text[after:].lstrip()
-        if rest.startswith(closing):
-            end = len(text) - len(rest) + len(closing)
-            return _Block(value, "", text[start : end - len(closing)].strip()[:MAX_RAW], end)
+        end = _behind_space(text, after)
+        if text.startswith(closing, end):
+            return _Block(value, "", text[start:end].strip()[:MAX_RAW], end + len(closing))
     # No clean block: it ends at its closing marker, at the next opening one, or with the text.
     after = max(after, start)
-    closed, opening = text.find(closing, after), _OPENING.search(text, after)
-    if closed >= 0 and (opening is None or closed < opening.start()):
+    opening = _OPENING.search(text, after)
+    end = opening.start() if opening is not None else len(text)
+    closed = text.find(closing, after, end)
+    if closed >= 0:
         end, raw = closed + len(closing), text[start:closed]
         error = error or "there is text after the JSON object"
     else:
-        end = opening.start() if opening is not None else len(text)
         raw = text[start:end]
         error = f"the block is not closed with {closing}" + (f" ({error})" if error else "")
     return _Block(None, error, raw.strip()[:MAX_RAW], end)
+
+
+def _behind_space(text: str, start: int) -> int:
+    space = _SPACE.match(text, start)
+    return space.end() if space else start
 
 
 def _read_json(text: str, start: int) -> tuple[Any, int, str]:

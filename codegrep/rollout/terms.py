@@ -28,18 +28,21 @@ _COMMON = frozenset(
     """.split()
 ) | frozenset(k.lower() for k in keyword.kwlist)
 
+# Each of these takes time in proportion to the text, whatever it is.
 _PATH = re.compile(r"(?<![\w/.-])((?:[\w.-]+/)*[\w-]+\.(?:py|pyx|pyi|js|ts|go|rs|java|rb|c|h|cpp|hpp))\b")
 _TRACE = re.compile(r'File "([^"\n]+)", line \d+, in (\w+)')
 _TICKED = re.compile(r"`{1,2}([^`\n]{2,80})`{1,2}")
-_CALL = re.compile(r"\b([A-Za-z_][\w.]*)\(")
+_CALL = re.compile(r"(?<![\w.])([\w.]++)\(")  # the parts that are no names are left out later
 _DOTTED = re.compile(r"\b([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)\b")
 _SNAKE = re.compile(r"\b(_{0,2}[A-Za-z]\w*_\w+)\b")
-_CAMEL = re.compile(r"\b([A-Z][a-z0-9]+(?:[A-Z][A-Za-z0-9]*)+|[a-z]+[a-z0-9]*[A-Z]\w+)\b")
+_CAMEL = re.compile(r"\b([A-Z][a-z0-9]++[A-Z][A-Za-z0-9]*+|[a-z][a-z0-9]*+[A-Z]\w++)\b")
 _OPTION = re.compile(r"(?<!\w)--?([a-z][a-z0-9]+(?:-[a-z0-9]+)+)\b")
 _QUOTED = re.compile(r"[\"']([^\"'\n]{8,80})[\"']")
-_RAISED = re.compile(r"^\s*(?:E\s+)?(\w*(?:Error|Exception|Warning)): (.{6,120})$", re.MULTILINE)
+_RAISED = re.compile(r"^[^\S\n]*+(?:E[^\S\n]++)?(\w*(?:Error|Exception|Warning)): (.{6,120})$", re.MULTILINE)
 _WORD = re.compile(r"\b([A-Za-z][a-z]{3,}[a-z0-9]*)\b")
 _IDENT = re.compile(r"[A-Za-z_]\w*\Z")
+# A longer first line is no title.
+_TITLE_CHARS = 1000
 
 
 @dataclass(frozen=True)
@@ -67,7 +70,7 @@ def search_terms(statement: str) -> list[Term]:
     Args:
         statement: problem statement of any length; the first line is taken for the title.
     """
-    title, _, _ = statement.strip().partition("\n")
+    title = statement.strip().partition("\n")[0][:_TITLE_CHARS]
     weights: dict[tuple[str, str], float] = defaultdict(float)
     spelled: dict[tuple[str, str], str] = {}
 

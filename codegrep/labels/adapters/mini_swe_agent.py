@@ -10,7 +10,8 @@ import re
 from codegrep.labels.adapters.parts import Row, id_of, messages_of, outcome, shell_call, text_of
 from codegrep.labels.trajectory import Message, Trajectory
 
-_BLOCK = re.compile(r"```(?:mswea_bash_command|bash|sh)\s*\n(.*?)\n```", re.DOTALL)
+_OPENING = re.compile(r"```(?:mswea_bash_command|bash|sh)[^\S\n]*+\n")
+_CLOSING = "\n```"
 
 
 def fits(row: Row) -> bool:
@@ -27,10 +28,11 @@ def convert(row: Row, name: str) -> Trajectory:
     messages: list[Message] = []
     waiting = ""  # the call whose output the next user message is
     for number, message in enumerate(messages_of(row.get("messages"))):
-        blocks = _BLOCK.findall(message.content) if message.role == "assistant" and not message.calls else []
+        may_call = message.role == "assistant" and not message.calls
+        blocks, rest = _blocks(message.content) if may_call else ([], "")
         if len(blocks) == 1:
             call = shell_call(number, blocks[0])
-            messages.append(Message("assistant", _BLOCK.sub("", message.content).strip(), (call,)))
+            messages.append(Message("assistant", rest.strip(), (call,)))
             waiting = call.id
         elif waiting and message.role == "user":
             messages.append(Message("tool", message.content, call_id=waiting, name="execute_bash"))
@@ -40,3 +42,13 @@ def convert(row: Row, name: str) -> Trajectory:
             waiting = ""
     identity = id_of(row, "trajectory_id") or f"{instance}@{name}"
     return Trajectory(identity, instance, text_of(row.get("repo")), tuple(messages), outcome(row))
+
+
+def _blocks(text: str) -> tuple[list[str], str]:
+    """The contents of the code blocks, and the text without them."""
+    blocks, rest, at = [], [], 0
+    while (opening := _OPENING.search(text, at)) and (end := text.find(_CLOSING, opening.end())) >= 0:
+        blocks.append(text[opening.end() : end].lstrip("\n"))
+        rest.append(text[at : opening.start()])
+        at = end + len(_CLOSING)
+    return blocks, "".join([*rest, text[at:]])

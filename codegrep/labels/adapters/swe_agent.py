@@ -11,6 +11,7 @@ import posixpath
 import shlex
 
 from codegrep.labels.adapters.parts import AdapterError, Row, id_of, outcome, shell_call, text_of
+from codegrep.labels.shell_reads import MAX_COMMAND_CHARS
 from codegrep.labels.trajectory import Call, Message, Trajectory
 
 _EDITORS = ("str_replace_editor", "edit_anthropic")
@@ -65,7 +66,8 @@ def _folder(step: Row) -> str:
 
 def _call(number: int, action: str, folder: str) -> Call:
     try:
-        words = shlex.split(action.strip().split("\n", 1)[0])
+        line = action.strip().split("\n", 1)[0]
+        words = shlex.split(line) if len(line) <= MAX_COMMAND_CHARS else []
     except ValueError:
         words = []
     path = ""

@@ -124,13 +124,13 @@ class MatchReader:
         self._left = max_output
         self._words = words
         self._counts = counts
-        self._rest = b""
+        self._rest: list[bytes] = []  # what of the output is no whole line yet
         self._hits: dict[bytes, FileHits] = {}
 
     @property
     def ended_binary(self) -> bool:
         """The last thing said was that a binary file matches."""
-        return _BINARY_NOTE.match(self._rest) is not None
+        return _BINARY_NOTE.match(b"".join(self._rest)) is not None
 
     def hits(self) -> list[FileHits]:
         """The files with at least one match, in no order."""
@@ -142,7 +142,9 @@ class MatchReader:
         if self._left < 0:
             self.overflowed = True
             return False
-        self._rest = self._read(self._rest + chunk if self._rest else chunk)
+        self._rest.append(chunk)
+        if b"\n" in chunk:
+            self._rest = [self._read(b"".join(self._rest))]
         return True
 
     def _read(self, data: bytes) -> bytes:
