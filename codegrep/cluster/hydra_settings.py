@@ -122,8 +122,7 @@ def refuse_ignored_settings(sweep: DictConfig, job: DictConfig) -> None:
 def _leaves(node: Any, prefix: str) -> dict[str, Any]:
     if not isinstance(node, DictConfig):
         return {prefix: node}
-    plain = OmegaConf.to_container(node, resolve=False)
-    assert isinstance(plain, dict)
+    plain: Any = OmegaConf.to_container(node, resolve=False)
     found: dict[str, Any] = {}
     for key, value in plain.items():
         found |= _leaves(OmegaConf.create(value) if isinstance(value, dict) else value, f"{prefix}.{key}")
