@@ -46,14 +46,14 @@ def test_the_warm_start_leaves_it_out_and_says_why(tmp_path: Path) -> None:
 def test_the_evaluation_counts_it_as_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     said: list[str] = []
     written: dict[str, Any] = {}
-    evaluation = SimpleNamespace(baselines=[], models=["trained"])
+    evaluation = SimpleNamespace(baselines=[], models=["trained"], targets=None)
     context: Any = SimpleNamespace(
         config=SimpleNamespace(evaluate=evaluation), need=lambda stage: None, say=lambda text: said.append(text)
     )
     artifact: Any = SimpleNamespace(write_json=written.__setitem__)
     rows = [{**evaluate._rollout_row(rolled_out(20)), "retriever": "trained"}]
     monkeypatch.setattr(evaluate.prepare, "load", lambda artifact: SimpleNamespace(held_out=[ISSUE]))
-    monkeypatch.setattr(evaluate.ladder, "reported", lambda config, held_out: held_out)
+    monkeypatch.setattr(evaluate.ladder, "reported", lambda config, prepared: prepared.held_out)
     monkeypatch.setattr(evaluate, "_agent_rows", lambda context, issues, which: rows)
     assert evaluate.run(context, artifact) == {"held_out": 1, "measured": 1, "retrievers": ["trained"]}
     (row,) = written["per_issue.json"]
