@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import cast
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -40,7 +41,7 @@ def _run(cfg: DictConfig) -> None:
         if config.sweep is not None:
             from codegrep.cluster.search import search
 
-            search(config, hydra_node.overrides.task, passed_on(hydra_node))
+            search(config, hydra_node.overrides.task, passed_on(cast(DictConfig, hydra_node)))
             return
         from codegrep.pipeline.run import run_experiment  # heavy: only once the configuration is known to be good
 
