@@ -26,6 +26,7 @@ _NO_CHOICE = (
     "evaluate.actors",
     "evaluate.models",
     "evaluate.baselines",
+    "data.max_missing_gold",
     "evaluate.latency_issues",
     "evaluate.targets",
 )
