@@ -66,7 +66,8 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     tracker.artifact(folder / "results.md", "evaluation")
     log_policy(context, lines)
     context.console.print(evaluation_table(lines, title="Held-out issues", width=context.console.width))
-    context.console.print(_pairs_table(pairs, context.console.width))
+    if pairs:
+        context.console.print(_pairs_table(pairs, context.console.width))
     for sentence in warned:
         context.say(sentence)
     context.say(f"Report: {folder}")
