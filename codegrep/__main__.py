@@ -1,6 +1,6 @@
 """`python -m codegrep +experiment=v3`: Hydra composes the configuration, the pipeline runs it.
 
-`python -m codegrep NAME …` runs a command of codegrep/commands.py instead.
+`python -m codegrep NAME …` runs a command of codegrep/cli.py instead.
 
 Nothing heavy is imported before the configuration has been composed and checked, so that --help and --cfg answer at
 once.
@@ -21,10 +21,10 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
-from codegrep import commands
-from codegrep.cluster.hydra_settings import passed_on, refuse_unread
+from codegrep import cli
 from codegrep.compose import CONF, cautions, explain, load
 from codegrep.errors import CodegrepError, ConfigError
+from codegrep.sweeps.hydra_settings import passed_on, refuse_unread
 from codegrep.usage import usage
 
 
@@ -39,7 +39,7 @@ def _run(cfg: DictConfig) -> None:
             refuse_unread(hydra_node.overrides.hydra, "Add -m; a search is set by sweep.*")
         experiment = hydra_node.runtime.choices.get("experiment", "")
         if config.sweep is not None:
-            from codegrep.cluster.search import search
+            from codegrep.sweeps.search import search
 
             search(config, hydra_node.overrides.task, passed_on(cast(DictConfig, hydra_node)))
             return
@@ -84,11 +84,11 @@ def main() -> None:
     if sys.argv[1:] in (["--help"], ["-h"]):
         print(usage(CONF))
         return
-    command = commands.named(first)
+    command = cli.named(first)
     try:
         if command is not None:
-            sys.exit(commands.run(command, sys.argv[2:]))
-        if near := commands.mistyped(first):
+            sys.exit(cli.run(command, sys.argv[2:]))
+        if near := cli.mistyped(first):
             raise ConfigError(f"there is no command '{first}'", f"Did you mean {near}?")
         _register_launcher()
         _run()

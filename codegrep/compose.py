@@ -18,8 +18,8 @@ from codegrep.issues.splits import check_split
 from codegrep.overrides import override as written
 from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rewards.needs import needs
-from codegrep.rewards.signals import load_governance, load_process, load_verdicts
 from codegrep.tracking.registry import check_name
+from codegrep.training.signals import load_governance, load_process, load_verdicts
 
 _GRPO_CHOICES = {
     "loss_type": ("grpo", "dapo", "bnpo", "dr_grpo"),

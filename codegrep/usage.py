@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Mapping
 from pathlib import Path
 
-from codegrep.commands import COMMANDS
+from codegrep.cli import COMMANDS
 
 _WIDTH = 110
 _OF_THEIR_OWN = ("experiment", "sweep", "hydra")

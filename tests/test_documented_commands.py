@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from codegrep.commands import COMMANDS
+from codegrep.cli import COMMANDS
 from codegrep.compose import compose_overrides, load
 
 ROOT = Path(__file__).parents[1]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codegrep.commands import COMMANDS
+from codegrep.cli import COMMANDS
 
 ROOT = Path(__file__).parent.parent
 _APART = ("experiment", "sweep")

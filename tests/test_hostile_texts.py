@@ -13,7 +13,6 @@ from types import FrameType
 import pyarrow as pa
 import pytest
 
-from codegrep.endpoint.prompting import objects, shortened, visible
 from codegrep.issues import Issue
 from codegrep.issues.commit_words import (
     is_chore,
@@ -29,6 +28,9 @@ from codegrep.issues.patch import PatchError, parse_patch
 from codegrep.issues.paths import is_test_path
 from codegrep.issues.statements import names_gold, statement_hash, statement_of_message
 from codegrep.issues.swe_bench_rows import RowError, read_fields
+from codegrep.judges.answers import AnswerQuestion, parse_opinion, prompt
+from codegrep.judges.endpoint.prompting import objects, shortened, visible
+from codegrep.judges.turns import parse_scores
 from codegrep.lab.gaming import worlds_of
 from codegrep.labels import adapters
 from codegrep.labels.adapters.parts import AdapterError, text_of
@@ -41,6 +43,7 @@ from codegrep.labels.shell_reads import SHELL_READERS, files_read
 from codegrep.labels.tokens import WordCounter
 from codegrep.labels.trajectory import Call, Message, Trajectory, to_arrow
 from codegrep.labels.workspace_paths import PathReader, PathRules
+from codegrep.metrics.scores import entity_f_beta
 from codegrep.protocol.calls import FileMatches, ToolCall, ToolResult, ToolStatus
 from codegrep.protocol.observation import render
 from codegrep.protocol.parse import parse_message
@@ -48,19 +51,16 @@ from codegrep.protocol.paths import normalise_path
 from codegrep.protocol.prompt import user_prompt
 from codegrep.protocol.shown import shown_files
 from codegrep.retrievers.bm25 import tokenise, tokenise_path
-from codegrep.rewards.answer_judge import AnswerQuestion, parse_opinion, prompt
-from codegrep.rewards.scores import entity_f_beta
-from codegrep.rewards.turn_judge import parse_scores
 from codegrep.rollout.terms import search_terms
 from codegrep.sandbox.guard import PathRefused, check_text
 from codegrep.sandbox.literals import required_literals, whole_literals
 from codegrep.sandbox.tools import ArgumentError, Glob, Grep, Read
+from codegrep.sandbox.tools.formatting import fit, shown_line
 from codegrep.sandbox.tools.listing import plain_glob
 from codegrep.sandbox.tools.matches import BlockReader, LineReader, MatchReader, name_words
+from codegrep.sandbox.tools.output_columns import Printed
 from codegrep.sandbox.tools.pathglob import matches_glob
-from codegrep.sandbox.tools.printed import Printed
 from codegrep.sandbox.tools.search import short_reason, split_globs
-from codegrep.sandbox.tools.shown import fit, shown_line
 from tests.sandbox.trees import tool_limits
 
 #: Characters of a text, and seconds of processor time that a reader may take for it: twenty times what the slowest one

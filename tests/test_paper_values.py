@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
+from codegrep.compare.paper_command import differences
 from codegrep.compose import CONF, compose_overrides, load
 from codegrep.errors import ConfigError
-from codegrep.paper_command import differences
-from tests.cluster.composed import PATHS
+from tests.sweeps.composed import PATHS
 
 EXPERIMENTS = sorted(path.stem for path in (CONF / "experiment").glob("*.yaml"))
 BENCH = ("data.sources.swe_bench.args.path=rebench.parquet",)

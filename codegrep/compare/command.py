@@ -104,7 +104,7 @@ def _comparison(
 def _write(comparison: Comparison, folder: Path) -> None:
     from codegrep.compare.contents import page_of
     from codegrep.compare.page import html, markdown, png
-    from codegrep.pipeline.artifact import write_json
+    from codegrep.runtime.artifacts import write_json
 
     page = page_of(comparison)
     (folder / "figures").mkdir(parents=True, exist_ok=True)

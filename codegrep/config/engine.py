@@ -96,14 +96,14 @@ class EngineConfig:
         name: label.
         max_batch: sequences generated together.
         max_wait_ms: transformers: how long a first request waits for others.
-        backend: dotted name of the class that opens it (codegrep.pipeline.engines.Backend).
+        backend: dotted name of the class that opens it (codegrep.pipeline.policies.engines.Backend).
         sync, vllm, openai: see there; the last two only where the backend needs them.
     """
 
     name: str
     max_batch: int
     max_wait_ms: float = 5.0
-    backend: str = "codegrep.pipeline.engines.InProcess"
+    backend: str = "codegrep.pipeline.policies.engines.InProcess"
     sync: SyncConfig = field(default_factory=SyncConfig)
     vllm: VLLMConfig | None = None
     openai: OpenAIConfig | None = None

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from codegrep.lab.designs import Design
 from codegrep.lab.search_model import Assumptions, Behaviour, Chance, behaviours, chances
+from codegrep.metrics.scores import f_beta
 from codegrep.rewards.calls import calls_per_turn
 from codegrep.rewards.governance import Conduct, govern
 from codegrep.rewards.outcome import Outcome, score
-from codegrep.rewards.scores import f_beta
 
 Floats = NDArray[np.float64]
 STD_EPS = 1e-4

@@ -16,14 +16,14 @@ from omegaconf.errors import OmegaConfBaseException
 from codegrep.compose import CONF, compose_overrides, explain
 from codegrep.config import AdvantageConfig, FunctionConfig, GovernanceConfig, VerdictConfig
 from codegrep.errors import ConfigError
+from codegrep.judges.verdicts import Verdicts
 from codegrep.overrides import override
 from codegrep.rewards.advantage import Baseline, Scale
 from codegrep.rewards.governance import Rules
 from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rewards.needs import Need, needs
 from codegrep.rewards.outcome import AdvantageFactor, RewardDesign
-from codegrep.rewards.signals import load_governance, load_verdicts
-from codegrep.rewards.verdicts import Verdicts
+from codegrep.training.signals import load_governance, load_verdicts
 
 # The designs of the papers, as the documentation shows them side by side.
 SHIPPED = (

@@ -22,10 +22,10 @@ from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.lab.designs import Design
 from codegrep.lab.policies import GAMING, HONEST, GamingPolicy, HonestPolicy
 from codegrep.lab.scripted import World, record
+from codegrep.metrics.scores import ROUNDING
 from codegrep.rewards.advantage import normalise
 from codegrep.rewards.governance import govern
 from codegrep.rewards.outcome import score
-from codegrep.rewards.scores import ROUNDING
 from codegrep.rollout.outcome import conduct_of, outcome_of
 from codegrep.rollout.record import Rollout
 

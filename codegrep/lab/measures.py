@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from codegrep.lab.rescored import Floats, Rescored
 from codegrep.lab.stored import Stored
+from codegrep.metrics.scores import ROUNDING
 from codegrep.rewards.calls import calls_per_turn
 from codegrep.rewards.designs import OBSERVED
-from codegrep.rewards.scores import ROUNDING
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MAX_PAIRED = 64  # rollouts of a group whose order is compared; of a larger group the first ones

@@ -11,11 +11,11 @@ from typing import Any
 from codegrep.errors import DataError
 from codegrep.issues.issue import Issue
 from codegrep.issues.jsonl import issue_from_json, json_lines
+from codegrep.lab.conclusions import OpenJudge, ask
 from codegrep.lab.designs import Design
 from codegrep.lab.measures import Agreement, DesignMeasures, agreements, measure, properties
 from codegrep.lab.rescored import Rescored, rescore
 from codegrep.lab.stored import GroupBy, Stored, read_stored, rollout_folders
-from codegrep.lab.verdicts import OpenJudge, ask
 
 
 @dataclass(frozen=True)

@@ -2,5 +2,5 @@
 
 Way of the data: a trajectory (any of `adapters`) -> its reads with post-reasoning (`columnar`) -> one candidate a file
 (`candidates`) -> verdicts (`rules`, `endpoint`) -> weights over the whole set (`weights`) -> target sets (`targets`).
-All of it works without Ray, on records and Arrow columns; codegrep/pipeline/label.py runs it as a stage.
+All of it works without Ray, on records and Arrow columns; codegrep/labels/stage.py runs it as a stage.
 """

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from codegrep.endpoint import Usage, shortened
+from codegrep.judges.endpoint import Usage, shortened
 from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
 from codegrep.text import plain, without_thoughts
 

@@ -10,7 +10,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 
-from codegrep.endpoint import Usage
+from codegrep.judges.endpoint import Usage
 from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
 from codegrep.labels.judging import Question, Verdict
 from codegrep.text import plain

@@ -12,8 +12,8 @@ from statistics import fmean, median
 from typing import get_args
 
 from codegrep.issues.issue import EntityKind
+from codegrep.metrics.scores import ROUNDING, entity_f_beta, f_beta, f_from_counts, line_f_beta, precision, recall
 from codegrep.rewards.outcome import Outcome
-from codegrep.rewards.scores import ROUNDING, entity_f_beta, f_beta, f_from_counts, line_f_beta, precision, recall
 
 GOOD = 0.8  # the paper's "share F >= 0.8"
 

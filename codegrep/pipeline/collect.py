@@ -16,7 +16,7 @@ from codegrep.config import GRPOSettings
 from codegrep.engines import Sampling
 from codegrep.errors import InfrastructureError
 from codegrep.issues import Issue
-from codegrep.pipeline.engines import EngineHandle
+from codegrep.pipeline.policies.engines import EngineHandle
 from codegrep.pipeline.workers import AgentSettings
 from codegrep.protocol.chat import ChatFormat
 from codegrep.rollout.loop import RolloutLoop

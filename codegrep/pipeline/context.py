@@ -22,7 +22,7 @@ from rich.progress import (
 
 from codegrep.config import Config
 from codegrep.errors import CodegrepError
-from codegrep.pipeline.artifact import Artifact, ArtifactStore
+from codegrep.runtime.artifacts import Artifact, ArtifactStore
 from codegrep.sandbox.actor import RemoteSandbox
 from codegrep.tracking.run import Tracker
 

@@ -10,9 +10,9 @@ from typing import Any
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from codegrep.cluster.hydra_settings import refuse_in_command
 from codegrep.compose import CONF, load
 from codegrep.errors import ConfigError
+from codegrep.sweeps.hydra_settings import refuse_in_command
 
 # Groups that are taken from the run that trained the policy, unless they are named on the command line.
 _RECORDED = ("agent", "tools", "data", "model")
@@ -46,7 +46,7 @@ def main(argv: list[str]) -> int:
     composed = _composed(wish.overrides)
     chosen = load(composed)
     from codegrep.pipeline.context import Places
-    from codegrep.pipeline.loaded import fetch_package
+    from codegrep.pipeline.policies.fetch import fetch_package
     from codegrep.pipeline.run import run_experiment
     from codegrep.tracking.store import resolve
 

@@ -11,8 +11,8 @@ from pyarrow import parquet
 from codegrep.errors import DataError
 from codegrep.issues import Issue
 from codegrep.labels.importing import file_content
-from codegrep.pipeline import prepare
 from codegrep.pipeline.context import Context
+from codegrep.pipeline.stages import prepare
 from codegrep.sandbox.repositories import Repositories
 
 _COLUMNS = ["instance_id", "base_commit", "target_files"]

@@ -15,18 +15,20 @@ from typing import Any
 
 from rich.console import Console
 
-from codegrep.alone import alone
-from codegrep.cluster.connect import check_variables, connected
 from codegrep.config import Config
 from codegrep.errors import CodegrepError, ConfigError, DiskError
+from codegrep.labels import stage
 from codegrep.overrides import command
-from codegrep.pipeline import completion, evaluate, label, prepare, report, train, warm_start
-from codegrep.pipeline.artifact import ArtifactStore, write_json
-from codegrep.pipeline.completion import run_name
+from codegrep.pipeline import run_identity
 from codegrep.pipeline.context import Context, Places
-from codegrep.pipeline.engines import backend_of
-from codegrep.pipeline.models import check_model
-from codegrep.storage import Storage
+from codegrep.pipeline.policies.engines import backend_of
+from codegrep.pipeline.policies.policy_files import check_model
+from codegrep.pipeline.run_identity import run_name
+from codegrep.pipeline.stages import evaluate, prepare, report, train, warm_start
+from codegrep.runtime.artifacts import ArtifactStore, write_json
+from codegrep.runtime.process_lock import alone
+from codegrep.runtime.ray_connection import check_variables, connected
+from codegrep.runtime.remote_storage import Storage
 from codegrep.tracking.environment import snapshot
 from codegrep.tracking.environment import tags as environment_tags
 from codegrep.tracking.parameters import masked
@@ -38,7 +40,7 @@ from codegrep.tracking.system import SystemMetrics
 # In the order in which they run; each module has inputs(context) and run(context, artifact).
 STAGE_MODULES: dict[str, ModuleType] = {
     "prepare": prepare,
-    "label": label,
+    "label": stage,
     "warm_start": warm_start,
     "train": train,
     "evaluate": evaluate,
@@ -70,10 +72,10 @@ def run_experiment(config: Config, experiment: str = "") -> None:
                 storage = config.cluster.storage
                 store = ArtifactStore(places.artifacts, Storage(storage) if storage else None)
                 context = Context(config, experiment, places, run_folder, store, tracker, console)
-                completion.clear(run_folder)
+                run_identity.clear(run_folder)
                 try:
                     _run_stages(context, cluster)
-                    completion.mark(run_folder, config, context.artifacts)
+                    run_identity.mark(run_folder, config, context.artifacts)
                 except KeyboardInterrupt:
                     console.print("\nStopping …")  # taking Ray down takes seconds
                     raise

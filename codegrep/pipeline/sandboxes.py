@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from codegrep.pipeline import prepare
 from codegrep.pipeline.context import Context
+from codegrep.pipeline.stages import prepare
 from codegrep.sandbox.actor import RemoteSandbox, start_sandboxes
 
 

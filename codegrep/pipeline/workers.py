@@ -19,7 +19,7 @@ from codegrep.rollout.policy import ScriptedPolicy
 from codegrep.rollout.teacher import Teacher, first_row, gold_met
 
 if TYPE_CHECKING:
-    from codegrep.pipeline.engines import EngineHandle
+    from codegrep.pipeline.policies.engines import EngineHandle
 
 T = TypeVar("T")
 

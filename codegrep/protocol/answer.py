@@ -7,7 +7,7 @@ others stand.
 For designs with class and function scores the answer may have `"entities": ["path/a.py:Class.method", ...]`, the form
 of colgrep's submissions (arXiv 2610.05099). An answer does not say what a name is: one whose last part begins with a
 capital letter is taken for a class, any other for a function; where gold has the name, gold decides
-(`codegrep.rewards.scores`).
+(`codegrep.metrics.scores`).
 """
 
 from __future__ import annotations

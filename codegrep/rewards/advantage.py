@@ -13,9 +13,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from codegrep.metrics.scores import ROUNDING
 from codegrep.rewards.calls import calls_per_turn, parallelism_share
 from codegrep.rewards.outcome import AdvantageFactor, Outcome, RewardDesign, RewardParts, score
-from codegrep.rewards.scores import ROUNDING
 
 Scale = Literal["group", "batch", "none"]
 Baseline = Literal["mean", "loo"]

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Literal
 
 from codegrep.issues.issue import EntityKind
+from codegrep.metrics.scores import Match, entity_f_beta, f_beta, line_f_beta, module_f_beta, precision, recall
 from codegrep.rewards.calls import calls_per_turn, excess_discount
 from codegrep.rewards.outcome import Outcome, RewardParts
-from codegrep.rewards.scores import Match, entity_f_beta, f_beta, line_f_beta, module_f_beta, precision, recall
 from codegrep.rewards.terms import format_penalty, turn_bonus, turn_discount, well_formed
 
 Task = Literal["f1", "f2", "entities"]

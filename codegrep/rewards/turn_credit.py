@@ -25,7 +25,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from codegrep.issues.issue import LineRange
-from codegrep.rewards.scores import recall
+from codegrep.metrics.scores import recall
 
 
 @dataclass(frozen=True)

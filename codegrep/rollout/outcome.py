@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from codegrep.issues.issue import Entity, Issue, LineRange
+from codegrep.judges.answers import AnswerQuestion
 from codegrep.protocol.answer import Answer
 from codegrep.protocol.calls import ToolStatus
 from codegrep.protocol.parse import parse_message
-from codegrep.rewards.answer_judge import AnswerQuestion
 from codegrep.rewards.governance import Conduct
 from codegrep.rewards.outcome import Outcome
 from codegrep.rewards.turn_credit import CallFacts, Trajectory, TurnFacts

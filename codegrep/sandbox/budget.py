@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from codegrep.errors import DiskError
 from codegrep.sandbox.checkout import disk_bytes
-from codegrep.sandbox.ledger import Ledger
+from codegrep.sandbox.lease_registry import Ledger
 from codegrep.sandbox.locks import FileLock
 
 _GIB = 2**30

@@ -19,11 +19,11 @@ from codegrep.errors import DiskError, InfrastructureError
 from codegrep.sandbox.budget import Budget
 from codegrep.sandbox.checkout import Checkouts, Donor
 from codegrep.sandbox.git import GitError
-from codegrep.sandbox.ledger import Entry, Ledger
-from codegrep.sandbox.lingering import Held, Lingering
+from codegrep.sandbox.lease_cache import Held, Lingering
+from codegrep.sandbox.lease_registry import Entry, Ledger
 from codegrep.sandbox.locks import FileLock
-from codegrep.sandbox.registrations import drop_stale_locks, unregister
 from codegrep.sandbox.repositories import BareClone, Repositories, folder_name, require_full_hash
+from codegrep.sandbox.worktree_metadata import drop_stale_locks, unregister
 
 
 @dataclass

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 BEST = "best"
-LOADER = "codegrep.pipeline.pyfunc"  # module that mlflow.pyfunc.load_model imports; nothing in the model is executed
+# Module that mlflow.pyfunc.load_model imports; nothing in the model is executed.
+LOADER = "codegrep.pipeline.policies.pyfunc"
 _ID = "codegrep.model_id"  # on a version: MLflow's SQL stores do not give back the id that it was made with
 _DIGEST, _DATA, _F05 = "codegrep.digest", "codegrep.data_fingerprint", "codegrep.held_out_f05"
 _MODEL_ID = re.compile(r"m-[0-9a-f]{32}")

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from codegrep.config import EarlyStopConfig
-from codegrep.rewards.scores import ROUNDING
+from codegrep.metrics.scores import ROUNDING
 
 MEMORY = ("reward/total", "policy/kl")  # what a trainer's log has to hold for EarlyStop
 

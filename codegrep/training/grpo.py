@@ -21,11 +21,11 @@ from trl import GRPOConfig
 from codegrep.config import GRPOSettings, LoraSettings, SyncConfig
 from codegrep.errors import ConfigError, InfrastructureError
 from codegrep.issues.issue import Issue
+from codegrep.judges.verdicts import Verdicts
 from codegrep.rewards.advantage import Baseline, baseline_factors
 from codegrep.rewards.governance import Rules
 from codegrep.rewards.outcome import AdvantageFactor, RewardDesign
 from codegrep.rewards.process_weights import ProcessScoring
-from codegrep.rewards.verdicts import Verdicts
 from codegrep.rollout.outcome import outcome_for
 from codegrep.rollout.record import Rollout
 from codegrep.tracking.names import from_trl
@@ -35,12 +35,12 @@ from codegrep.training.lora import PolicyModel, lora_config
 from codegrep.training.lora_linear import use_fused_lora
 from codegrep.training.loss_terms import Denominator, SequenceCorrection, aggregate, kl_k2, kl_k3
 from codegrep.training.refill import Refill
+from codegrep.training.score_batch import DeadGroups, Settled, Settlement
 from codegrep.training.scoring import add_scoring
-from codegrep.training.settlement import DeadGroups, Settled, Settlement
 from codegrep.training.signal_metrics import judge_sums, settlement_sums
 from codegrep.training.step_metrics import Sums, add_up, kept, rollout_sums
 from codegrep.training.token_metrics import Clip, LogprobGap, token_sums
-from codegrep.training.trl_seams import SeamedGRPOTrainer
+from codegrep.training.trl_hooks import SeamedGRPOTrainer
 
 # (issues, group size, optimiser step) -> group_size rollouts of the first issue, then of the second, and so on.
 Collect = Callable[[Sequence[Issue], int, int], list[Rollout]]

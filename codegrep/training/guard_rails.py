@@ -14,7 +14,7 @@ from typing import Any
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from codegrep.config import GuardRailsConfig, RailConfig
-from codegrep.rewards.scores import ROUNDING
+from codegrep.metrics.scores import ROUNDING
 from codegrep.training.callbacks import TimeLimit
 
 

@@ -27,7 +27,6 @@ from codegrep.config import (
 from codegrep.issues.issue import Issue
 from codegrep.rewards.advantage import Baseline
 from codegrep.rewards.load import load_advantage, load_reward
-from codegrep.rewards.signals import load_governance, load_process, load_verdicts
 from codegrep.rollout.record import Rollout
 from codegrep.training.base_model import BaseModel
 from codegrep.training.callbacks import CheckpointReport, OnLog, StepLog, TimeLimit, read_progress
@@ -38,6 +37,7 @@ from codegrep.training.guard_rails import Alarm, GuardRails, OnAlarm
 from codegrep.training.lora import PolicyModel, attach_lora
 from codegrep.training.ray_loop import report_checkpoint, resume_folder, work_folder
 from codegrep.training.scoring import add_scoring
+from codegrep.training.signals import load_governance, load_process, load_verdicts
 from codegrep.training.warm_start import WarmStartTrainer, warm_start_names
 
 # Opens the log in the worker, so that nothing of the tracker travels: for example a method of a TrackingHandle.

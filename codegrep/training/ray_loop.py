@@ -24,7 +24,7 @@ from ray.train.torch import TorchTrainer
 
 from codegrep import errors
 from codegrep.errors import CodegrepError, InfrastructureError
-from codegrep.storage import Storage
+from codegrep.runtime.remote_storage import Storage
 from codegrep.training.callbacks import read_progress
 
 _ERROR_FILE = "codegrep_error.json"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from codegrep.judges.verdicts import Judged
+from codegrep.metrics.scores import ROUNDING
 from codegrep.rewards.governance import CAUSES
-from codegrep.rewards.scores import ROUNDING
-from codegrep.rewards.verdicts import Judged
-from codegrep.training.settlement import Settled
+from codegrep.training.score_batch import Settled
 from codegrep.training.step_metrics import Sums, Tally
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from codegrep.metrics.scores import differ, f_beta, precision, recall
 from codegrep.protocol.calls import ToolStatus
 from codegrep.rewards.calls import calls_per_turn
 from codegrep.rewards.outcome import Outcome
-from codegrep.rewards.scores import differ, f_beta, precision, recall
 from codegrep.rollout.record import ExitCause, Rollout
 from codegrep.tracking.names import reward_part
-from codegrep.training.settlement import Settled
+from codegrep.training.score_batch import Settled
 
 # name -> (sum, count). The metric is sum / count, and is not logged with count 0; with count None it is a plain total.
 Sums = dict[str, tuple[float, float | None]]

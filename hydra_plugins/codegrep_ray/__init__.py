@@ -1,4 +1,4 @@
-"""The place in which Hydra looks for launchers; the launcher itself is codegrep.cluster.launcher.
+"""The place in which Hydra looks for launchers; the launcher itself is codegrep.sweeps.launcher.
 
 Hydra takes plugins from the namespace `hydra_plugins` only and imports every module in it at each start, so this one
 must stay light.
@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 
 
 class RayLauncher(Launcher):
-    """`python -m codegrep -m …` as a queue on Ray. See codegrep.cluster.launcher; conf/hydra/launcher/ray.yaml explains
+    """`python -m codegrep -m …` as a queue on Ray. See codegrep.sweeps.launcher; conf/hydra/launcher/ray.yaml explains
     the arguments.
     """
 
@@ -31,7 +31,7 @@ class RayLauncher(Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
         """See Launcher."""
-        from codegrep.cluster.launcher import LauncherSettings, launch
+        from codegrep.sweeps.launcher import LauncherSettings, launch
 
         assert self._config is not None and self._context is not None
         settings = LauncherSettings(**self._settings)

@@ -17,8 +17,8 @@ import ray
 from codegrep.config import SyncConfig
 from codegrep.engines.actor import ReplicaResources, start_replicas
 from codegrep.engines.engine import Generation, GenerationRequest
-from codegrep.engines.following import FollowingReplicas
 from codegrep.engines.replicas import Patience, RemoteEngine
+from codegrep.engines.weight_sync import FollowingReplicas
 from codegrep.errors import InfrastructureError
 from tests.engines.fake_replicas import SAMPLING, build, package, started
 

@@ -14,8 +14,8 @@ from codegrep.compose import CONF, load
 from codegrep.config import Config, VLLMConfig
 from codegrep.engines.vllm_arguments import VLLMSpec, check_vllm, engine_arguments, environment
 from codegrep.errors import ConfigError
-from codegrep.pipeline.engines import backend_of
-from tests.cluster.composed import PATHS
+from codegrep.pipeline.policies.engines import backend_of
+from tests.sweeps.composed import PATHS
 
 HAS_VLLM = importlib.util.find_spec("vllm") is not None
 needs_vllm = pytest.mark.skipif(not HAS_VLLM, reason="vLLM is not installed (make cpu-engine)")

@@ -11,10 +11,10 @@ from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.lab.designs import SHIPPED, load_designs
 from codegrep.lab.rescored import rescore
 from codegrep.lab.stored import read_stored, rollout_folders
-from codegrep.pipeline.label_targets import labelled
+from codegrep.labels.target_sets import labelled
 from codegrep.rollout.outcome import outcome_for
 from codegrep.rollout.store import write_rollouts
-from codegrep.training.settlement import Settlement
+from codegrep.training.score_batch import Settlement
 from tests.lab.made import write_run
 
 SIZE = 6

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from codegrep.commands import COMMANDS, run
+from codegrep.cli import COMMANDS, run
 from codegrep.lab.bandit import LABEL, Run, Schedule, _enumerate, advantages, gradient, initial_policy, train, train_all
 from codegrep.lab.bandit_report import simulation_markdown
 from codegrep.lab.designs import SHIPPED, Design, load_designs

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from codegrep.commands import COMMANDS, run
+from codegrep.cli import COMMANDS, run
 from codegrep.errors import DataError
 from codegrep.issues.issue import Issue
 from codegrep.lab.designs import SHIPPED, Design, load_designs
@@ -14,9 +14,9 @@ from codegrep.lab.gaming import Played, built_in_worlds, play, worlds_of
 from codegrep.lab.gaming_report import gaming_markdown
 from codegrep.lab.policies import GAMING, HONEST
 from codegrep.lab.scripted import outcome
+from codegrep.metrics.scores import recall
 from codegrep.rewards.advantage import none
 from codegrep.rewards.outcome import Outcome, RewardParts
-from codegrep.rewards.scores import recall
 
 DOCS = Path(__file__).parents[2] / "docs"
 

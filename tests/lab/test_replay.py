@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import kendalltau
 
-from codegrep.commands import COMMANDS, run
+from codegrep.cli import COMMANDS, run
 from codegrep.errors import ConfigError, DataError
 from codegrep.issues.issue import Issue
 from codegrep.issues.jsonl import write_issues

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from codegrep.errors import DataError
-from codegrep.pipeline.label_command import audit, audited, checked_rows
+from codegrep.labels.command import audit, audited, checked_rows
 
 COLUMNS = ("drawn", "path", "verdict", "human", "note")
 

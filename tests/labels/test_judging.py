@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegrep.endpoint import content_key
+from codegrep.judges.endpoint import content_key
 from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
 from codegrep.labels.judging import Question, majority, parse_answer, prompt
 from codegrep.labels.rules import RulesJudge

@@ -8,7 +8,7 @@ from pathlib import Path
 from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.issues.jsonl import issue_from_json, read_issues, write_issues
 from codegrep.issues.source import RepositoryLocation
-from codegrep.pipeline.prepare import _usable
+from codegrep.pipeline.stages.prepare import _usable
 from codegrep.sandbox.repositories import Repositories
 
 SOURCE = "class Model:\n    def save(self):\n        return 1\n\n\ndef run():\n    return 2\n"

@@ -14,7 +14,8 @@ from codegrep.errors import DataError
 from codegrep.issues.git_process import run_git
 from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.labels.targets import SCHEMA
-from codegrep.pipeline import evaluate, held_out_targets
+from codegrep.pipeline import held_out_targets
+from codegrep.pipeline.stages import evaluate
 from codegrep.rollout.record import Rollout, Turn
 from tests.pipeline.experiments import make_repository
 

@@ -14,9 +14,10 @@ from codegrep.compose import compose_overrides, load
 from codegrep.config import Config
 from codegrep.errors import DataError
 from codegrep.issues.issue import Entity, Issue, LineRange
-from codegrep.pipeline import needed_gold, prepare
-from codegrep.pipeline.artifact import ArtifactStore
+from codegrep.pipeline import needed_gold
 from codegrep.pipeline.context import Context, Places
+from codegrep.pipeline.stages import prepare
+from codegrep.runtime.artifacts import ArtifactStore
 from tests.pipeline.experiments import make_repository
 
 HISTORY = ("data=git_history", "data.sources.git_history.args.path=clones", "data.split.by=instance")

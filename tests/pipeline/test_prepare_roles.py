@@ -18,11 +18,12 @@ from codegrep.config import Config, DataConfig, SourceConfig, SplitConfig
 from codegrep.errors import DataError
 from codegrep.issues import roles
 from codegrep.issues.git_process import run_git
-from codegrep.pipeline import label, prepare
-from codegrep.pipeline.artifact import Artifact, ArtifactStore
+from codegrep.labels import stage
 from codegrep.pipeline.context import Context, Places
-from tests.cluster.composed import composed, raw
+from codegrep.pipeline.stages import prepare
+from codegrep.runtime.artifacts import Artifact, ArtifactStore
 from tests.pipeline.experiments import make_repository
+from tests.sweeps.composed import composed, raw
 
 HISTORY = "codegrep.issues.git_history.GitHistory"
 BY_ROLE = SplitConfig(held_out=["held_out_1"], validation=["validation"])
@@ -100,7 +101,7 @@ def test_a_fork_of_a_reserved_repository_is_left_out_and_counted(clones: Path, t
     assert any("2  repository is reserved (conf/roles.yaml)" in line for line in said)
     assert "2 issues for training, 1 held out, 1 for validation" in said[0]
     # Nothing is mined from it either, nor from what the file holds out by name.
-    repositories, instances = label._excluded(context)
+    repositories, instances = stage._excluded(context)
     assert {"someone/renamed", "first/owner", "acme/guard"} <= repositories
     assert not repositories & {"acme/shop", "acme/trial", "other/docs"}
     assert instances == {issue.instance_id for issue in prepared.held_out}
@@ -123,7 +124,7 @@ def test_a_split_that_speaks_of_no_roles_is_refused_in_one_line(clones: Path, tm
 
 
 def _excluded(config: Config) -> frozenset[str]:
-    return label._excluded(cast(Context, SimpleNamespace(config=config, artifacts={})))[0]
+    return stage._excluded(cast(Context, SimpleNamespace(config=config, artifacts={})))[0]
 
 
 def test_nothing_is_mined_from_what_the_file_keeps_for_evaluation() -> None:

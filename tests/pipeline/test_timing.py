@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from codegrep.issues import Issue
-from codegrep.pipeline import evaluate, timing
-from codegrep.pipeline.flow import _Actor
+from codegrep.pipeline import timing
+from codegrep.pipeline.stages import evaluate
+from codegrep.runtime.map_batches import _Actor
 
 
 def issue(number: int, repo: str = "o/r") -> Issue:

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from codegrep.pipeline import evaluate
-from codegrep.pipeline.demonstrations import weighted
+from codegrep.pipeline.stages import evaluate
+from codegrep.pipeline.stages.demonstrations import weighted
 from codegrep.protocol.chat import ChatFormat
 from codegrep.rollout.loop import RolloutLoop
 from codegrep.rollout.policy import ScriptedPolicy

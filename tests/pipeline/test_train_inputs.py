@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from codegrep.compose import compose_overrides, load
-from codegrep.pipeline.completion import run_name
-from codegrep.pipeline.train import signals
+from codegrep.pipeline.run_identity import run_name
+from codegrep.pipeline.stages.train import signals
 
 LLM = ("reward.params.judge=verdict", "verdict=llm", "verdict.params.model=m")
 

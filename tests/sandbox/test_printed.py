@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegrep.sandbox.literals import Text
-from codegrep.sandbox.tools import printed as printed_module
+from codegrep.sandbox.tools import output_columns as printed_module
 from codegrep.sandbox.tools.matches import BlockReader, Found, LineReader, name_words
-from codegrep.sandbox.tools.printed import Printed
+from codegrep.sandbox.tools.output_columns import Printed
 
 WIDTH, KEEP, MOST_FILES = 40, 5, 3
 Files = dict[bytes, list[tuple[int, bytes]]]

@@ -196,7 +196,7 @@ def test_who_waited_long_for_others_has_time_for_a_search_alone(root: Path, monk
     async def busy(*_: object) -> None:
         await asyncio.sleep(3.1)
 
-    monkeypatch.setattr("codegrep.sandbox.tools.together.Together.ask", busy)
+    monkeypatch.setattr("codegrep.sandbox.tools.shared_search.Together.ask", busy)
     tool = Grep(tool_limits(grep_timeout=3.0), Slow())
     assert alone(tool, root, {"pattern": "kind"}).status == ToolStatus.OK
 
@@ -225,7 +225,7 @@ def test_an_error_of_ours_sends_each_back_to_a_search_alone(root: Path, monkeypa
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("codegrep.sandbox.tools.together.Together._given_out", broken)
+    monkeypatch.setattr("codegrep.sandbox.tools.shared_search.Together._given_out", broken)
     tool = Grep(tool_limits(), SearchPrograms())
     asked = [{"pattern": "Widget"}, {"pattern": "self"}]
     assert together(tool, root, asked) == [alone(tool, root, one) for one in asked]

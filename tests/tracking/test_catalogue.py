@@ -19,26 +19,28 @@ from typing import Any
 import pytest
 
 from codegrep.config import GuardRailsConfig, RailConfig
-from codegrep.engines.following import FollowingReplicas
 from codegrep.engines.in_process import SharedModelEngine
+from codegrep.engines.weight_sync import FollowingReplicas
 from codegrep.issues.issue import Issue
+from codegrep.judges.answers import Opinion
+from codegrep.judges.verdicts import Judged
 from codegrep.lab import record
 from codegrep.lab.measures import Component, DesignMeasures, Push
-from codegrep.pipeline import label_report, ladder, prepare, run, warm_start
+from codegrep.labels import stage_report
+from codegrep.pipeline import checkpoint_selection, run
 from codegrep.pipeline.collect import OpenPolicyCollector, OpenTrackedLog, PolicyCollector
 from codegrep.pipeline.results import evaluation_rows
+from codegrep.pipeline.stages import prepare, warm_start
 from codegrep.pipeline.workers import AgentSettings
-from codegrep.rewards.answer_judge import Opinion
 from codegrep.rewards.governance import Verdict
 from codegrep.rewards.outcome import Outcome, RewardParts
-from codegrep.rewards.verdicts import Judged
 from codegrep.sandbox.measure import CallCounters, CallMeasure, summary
 from codegrep.tracking import names
 from codegrep.tracking.names import CATALOGUE, describe
 from codegrep.tracking.system import SystemMetrics
 from codegrep.training.callbacks import TimeLimit
 from codegrep.training.guard_rails import GuardRails
-from codegrep.training.settlement import Settled
+from codegrep.training.score_batch import Settled
 from codegrep.training.signal_metrics import judge_sums, settlement_sums
 from codegrep.training.step_metrics import add_up
 from codegrep.training.warm_start import warm_start_names
@@ -229,7 +231,7 @@ def stages(folder: Path) -> tuple[Numbers, Numbers]:
 
 def whole_run(folder: Path) -> tuple[Numbers, Numbers]:
     """A block of 4 s by the clock."""
-    from tests.cluster.composed import composed
+    from tests.sweeps.composed import composed
 
     logged, clock = Logged(), iter([1.0, 5.0])
     places: Any = SimpleNamespace(outputs=folder)
@@ -253,11 +255,11 @@ def rungs(folder: Path) -> tuple[Numbers, Numbers]:
         say=lambda text: None,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ladder, "selection", lambda config, held_out: [])
-        patch.setattr(ladder, "_measure", lambda *args: ladder.Rung(2, 0.375, 8, 0, "a"))
+        patch.setattr(checkpoint_selection, "selection", lambda config, held_out: [])
+        patch.setattr(checkpoint_selection, "_measure", lambda *args: checkpoint_selection.Rung(2, 0.375, 8, 0, "a"))
         last = SimpleNamespace(step=2, adapter=folder, stopped="")
         artifact: Any = SimpleNamespace(folder=folder)
-        ladder.climb(context, artifact, lambda step: last, folder, [])
+        checkpoint_selection.climb(context, artifact, lambda step: last, folder, [])
     return logged.numbers, {"ladder/f05": 0.375}
 
 
@@ -324,7 +326,7 @@ def labels(folder: Path) -> tuple[Numbers, Numbers]:
     logged = Logged()
     artifact: Any = SimpleNamespace(read_json=lambda name: made, fingerprint="f" * 12, folder=folder)
     context: Any = SimpleNamespace(tracker=logged)
-    label_report.log(context, artifact)
+    stage_report.log(context, artifact)
     same = ("trajectories", "reads", "candidates", "samples", "issues", "retention", "beta", "mean_raw_weight")
     wanted = {f"label/{name}": made[name] for name in (*same, "target_files", "mined_files", "quarantined")}
     return logged.numbers, {

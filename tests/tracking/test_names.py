@@ -16,7 +16,12 @@ from hypothesis import strategies as st
 from codegrep.tracking import names
 
 ROOT = Path(__file__).parents[2]
-READERS = ("codegrep/compare/*.py", "codegrep/lab/*.py", "codegrep/tracking/curves.py", "codegrep/pipeline/report.py")
+READERS = (
+    "codegrep/compare/*.py",
+    "codegrep/lab/*.py",
+    "codegrep/tracking/curves.py",
+    "codegrep/pipeline/stages/report.py",
+)
 # Texts with a slash that are no metric: heads of tables, a repository, folders of artifacts.
 NO_METRICS = {"better/equal/worse", "s/issue", "lab/lab", "figures/", "compare/"}
 

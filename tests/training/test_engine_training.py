@@ -22,10 +22,10 @@ from codegrep.config import SyncConfig
 from codegrep.engines.actor import ReplicaResources, start_replicas
 from codegrep.engines.adapter import AdapterPackage, AdapterReceipt
 from codegrep.engines.engine import GenerationRequest, Sampling
-from codegrep.engines.following import FollowingReplicas
 from codegrep.engines.replicas import Patience, RemoteEngine
 from codegrep.engines.vllm_arguments import environment
 from codegrep.engines.vllm_engine import VLLMEngine
+from codegrep.engines.weight_sync import FollowingReplicas
 from codegrep.errors import InfrastructureError
 from codegrep.issues.issue import Issue
 from codegrep.rewards.outcome import Outcome, RewardParts

@@ -16,7 +16,7 @@ from codegrep.engines.in_process import SharedModelEngine
 from codegrep.engines.models import load_model
 from codegrep.engines.transformers_engine import TransformersEngine
 from codegrep.errors import ConfigError
-from codegrep.pipeline.engines import backend_of
+from codegrep.pipeline.policies.engines import backend_of
 from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.training.base_model import BaseModel
 from codegrep.training.callbacks import StepLog

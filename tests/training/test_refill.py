@@ -13,8 +13,8 @@ import pytest
 from codegrep.compose import compose_overrides, load
 from codegrep.errors import ConfigError
 from codegrep.issues.issue import Issue
+from codegrep.metrics.scores import f_beta
 from codegrep.rewards.outcome import RewardParts
-from codegrep.rewards.scores import f_beta
 from codegrep.rollout.record import Rollout
 from codegrep.training.refill import Refill
 from tests.training.test_reference_loss import RECIPES

@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 
 from codegrep.errors import InfrastructureError
-from codegrep.rewards.answer_judge import EndpointAnswerJudge
+from codegrep.judges.answers import EndpointAnswerJudge
+from codegrep.judges.verdicts import Verdicts
 from codegrep.rewards.designs import tiered, v3
 from codegrep.rewards.governance import JUDGE_FAILED, Rules
-from codegrep.rewards.verdicts import Verdicts
 from codegrep.rollout.outcome import outcome_for
 from codegrep.rollout.record import Rollout
 from codegrep.tracking.names import describe
-from codegrep.training.settlement import Settled, Settlement
+from codegrep.training.score_batch import Settled, Settlement
 from codegrep.training.signal_metrics import judge_sums, settlement_sums
 from codegrep.training.step_metrics import add_up
 from tests.chat_server import Answer, said

@@ -13,10 +13,10 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 from codegrep.issues.issue import Issue
+from codegrep.judges.verdicts import Verdicts
 from codegrep.rewards.governance import Rules
 from codegrep.rewards.process_weights import ProcessScoring
 from codegrep.rewards.turn_credit import Trajectory
-from codegrep.rewards.verdicts import Verdicts
 from codegrep.rollout.record import CallRecord, ExitCause, Rollout, Turn
 from codegrep.training.base_model import BaseModel
 from codegrep.training.grpo import CodegrepGRPOTrainer

@@ -15,11 +15,11 @@ from codegrep.protocol.calls import FileMatches, ToolStatus
 from codegrep.sandbox.guard import Guard, PathRefused
 from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.tools.arguments import check_arguments
+from codegrep.sandbox.tools.formatting import fit, shown_line, shown_path
 from codegrep.sandbox.tools.listing import Listing, plain_glob
 from codegrep.sandbox.tools.pathglob import matches_glob
 from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
 from codegrep.sandbox.tools.search import SearchPrograms, short_reason
-from codegrep.sandbox.tools.shown import fit, shown_line, shown_path
 from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
 
 # A tree with more names than this (about a million files) is the machine's problem, not the model's.

@@ -20,6 +20,7 @@ from codegrep.sandbox.guard import Guard, PathRefused
 from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.literals import whole_literals
 from codegrep.sandbox.tools.arguments import check_arguments
+from codegrep.sandbox.tools.formatting import fit, shown_line, shown_path
 from codegrep.sandbox.tools.matches import (
     MAX_OUTPUT,
     BlockReader,
@@ -33,8 +34,7 @@ from codegrep.sandbox.tools.matches import (
 from codegrep.sandbox.tools.pathglob import matches_glob
 from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
 from codegrep.sandbox.tools.search import SearchPrograms, line_bytes, short_reason, split_globs
-from codegrep.sandbox.tools.shown import fit, shown_line, shown_path
-from codegrep.sandbox.tools.together import LeaveOut, Question, Together, any_of
+from codegrep.sandbox.tools.shared_search import LeaveOut, Question, Together, any_of
 from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
 
 #: Files that the data of one result names.

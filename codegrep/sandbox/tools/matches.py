@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from codegrep.sandbox.tools.shown import shown_path
+from codegrep.sandbox.tools.formatting import shown_path
 
 #: Output of one search that is read; a broader pattern is counted first and then read from the files that are shown.
 #: Reading is cheap, starting anew is not: the limit is for patterns that match most lines of a large tree.

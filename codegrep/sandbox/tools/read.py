@@ -15,7 +15,7 @@ from codegrep.config import ToolsConfig
 from codegrep.protocol.calls import FileMatches, ToolStatus
 from codegrep.sandbox.guard import Guard, PathRefused
 from codegrep.sandbox.tools.arguments import check_arguments
-from codegrep.sandbox.tools.shown import fit, shown_line, shown_path
+from codegrep.sandbox.tools.formatting import fit, shown_line, shown_path
 from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
 
 #: Larger files are not read; grep searches them.

@@ -1,0 +1,59 @@
+"""The commands beside the experiment: `python -m codegrep NAME …`. An experiment itself needs none.
+
+A command is one function `(argv: list[str]) -> int` (the exit code), in the module of its own room, imported only when
+it is called. To add one: write the function and a line below.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Command:
+    """Where a command is.
+
+    Attributes:
+        function: "package.module:function".
+        summary: one line for the overview.
+    """
+
+    function: str
+    summary: str
+
+
+COMMANDS: dict[str, Command] = {
+    "label": Command("codegrep.labels.command:label", "mine target files from agent trajectories"),
+    "label_audit": Command("codegrep.labels.command:audit", "agreement of a judge with a checked sheet"),
+    "evaluate": Command("codegrep.pipeline.evaluate_command:main", "measure a trained policy that is kept in MLflow"),
+    "register": Command("codegrep.tracking.register_command:main", "name a run's policy in MLflow, with an alias"),
+    "compare": Command("codegrep.compare.command:main", "one page that says which design of a sweep is better on what"),
+    "paper": Command(
+        "codegrep.compare.paper_command:main", "where a run departs from its experiment's source, key by key"
+    ),
+    "plan": Command("codegrep.submit.plan.command:main", "what a run needs on a cluster, computed before it starts"),
+    "submit": Command("codegrep.submit.command:main", "run an experiment as a job on a cluster"),
+    "replay": Command("codegrep.lab.command:replay", "judge stored rollouts again under other reward designs"),
+    "gaming": Command("codegrep.lab.command:gaming", "run scripted policies that game a reward through the designs"),
+    "simulate": Command("codegrep.lab.command:simulate", "train a bandit-sized policy under each design"),
+}
+
+
+def named(word: str) -> Command | None:
+    """The command that the first word of the command line names; None where it is an override or an option of Hydra."""
+    return COMMANDS.get(word)
+
+
+def mistyped(word: str) -> str:
+    """The nearest command to a bare word that is none, or ''."""
+    if not word.isidentifier():
+        return ""
+    return next(iter(difflib.get_close_matches(word, COMMANDS, n=1)), "")
+
+
+def run(command: Command, argv: list[str]) -> int:
+    """Import and call a command; its exit code."""
+    module, _, function = command.function.partition(":")
+    return int(getattr(importlib.import_module(module), function)(argv))

@@ -1,0 +1,331 @@
+"""Stage 2, where an experiment asks for it: target files mined from agent trajectories (CATM, SPEC 1.3)."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from codegrep.config import LabelsConfig
+from codegrep.errors import CodegrepError, DataError, InfrastructureError
+from codegrep.issues import Issue
+from codegrep.issues.roles import EVALUATION, known_roles
+from codegrep.judges.endpoint import PATIENCE
+from codegrep.labels import stage_report
+from codegrep.labels.gold import GoldPatches, from_file, from_issues
+from codegrep.labels.importing import file_content, imported, trajectory_files
+from codegrep.labels.ray_data import JudgeChoice, ShardFiles, judged_by_driver, through_ray_data
+from codegrep.labels.requests import ReadRules
+from codegrep.labels.shard_work import MINING_VERSION, MiningSettings, ShardRecord
+from codegrep.labels.shards import Shard, shards_of
+from codegrep.labels.target_sets import Targets, labelled, make_targets
+from codegrep.labels.tokens import open_counter
+from codegrep.labels.workspace_paths import PathRules
+from codegrep.pipeline.context import Advance, Context
+from codegrep.pipeline.policies.policy_files import base_model
+from codegrep.pipeline.stages import prepare
+from codegrep.runtime.artifacts import Artifact
+from codegrep.sandbox.repositories import Repositories
+
+SAMPLES, TARGETS = "samples.parquet", "training_targets.json"
+# What does not change a label.
+_NOT_INPUTS = ("workers", "spot_check", "keep_unlabelled", "trajectories", "instances")
+
+
+def inputs(context: Context) -> dict[str, Any]:
+    """What decides the labels: the trajectories' and instances' content, the rules, the judge, what is held out.
+
+    Raises:
+        CodegrepError: the experiment has no labels, and does not ask for the stage.
+    """
+    config = context.config
+    if not config.labels.enabled:
+        if "label" not in config.stages:
+            raise CodegrepError("this experiment has no mined labels", "Add labels=catm and the stage label")
+        return {"enabled": False}
+    labels = {k: v for k, v in vars(config.labels).items() if k not in _NOT_INPUTS}
+    files = trajectory_files(config.labels.trajectories)
+    prepared = _prepared(context)
+    judge = {
+        "kind": config.judge.kind,
+        "params": _judge_identity(config.judge.params),
+        "version": _judge(context).open().version,
+        "second": config.judge.second,
+    }
+    return {
+        "labels": labels,
+        "mining": MINING_VERSION,
+        "judge": judge,
+        "tokenizer": _tokenizer_identity(context),
+        "trajectories": [file_content(path) for path in files],
+        "instances": [
+            file_content(Path(path).expanduser()) for path in config.labels.instances if Path(path).is_file()
+        ],
+        "issues": prepared.fingerprint if prepared else "",
+        "excluded": [sorted(excluded) for excluded in _excluded(context)],
+    }
+
+
+def run(context: Context, artifact: Artifact) -> dict[str, Any]:
+    """Import, mine and judge shard by shard, then weights, targets, and the data card."""
+    config = context.config
+    if not config.labels.enabled:
+        context.say("  off: gold files are those of the patches")
+        return {"enabled": False}
+    started = time.monotonic()
+    gold = _gold(context)
+    shards, quarantine = _shards(context, artifact)
+    files = ShardFiles(str(artifact.folder / "shards"))
+    repositories, instances = _excluded(context)
+    settings = mining_settings(config.labels, repositories, instances)
+    quarantine += _mine(context, shards, settings, files)
+    record = _total(shards, files)
+    quarantine += record.quarantine
+    artifact.write_json("quarantine.json", quarantine)
+    lost, share = sum(record.errors.values()), config.judge.max_error_share
+    if lost > share * max(1, record.judged):
+        first = record.errors.most_common(1)[0][0]
+        raise InfrastructureError(
+            f"the judge gave no verdict on {lost} of {record.judged} files ({first})",
+            "The same command asks again only for those; judge.max_error_share is the share that is let pass",
+        )
+    context.say("  weights and targets")
+    targets = make_targets(
+        shards,
+        files,
+        gold.by_instance,
+        artifact.folder / SAMPLES,
+        min_tokens=config.labels.min_tokens,
+        min_weight=config.labels.min_weight,
+        weights_over=config.labels.weights_over,
+        count_empty=config.labels.count_empty,
+        granularity=config.labels.granularity,
+    )
+    if not targets.samples:
+        raise DataError(
+            f"no sample is left of {record.rows} trajectories ({dict(targets.filters.trajectories)})",
+            "Check labels.instances, and the funnel in the artifact's quarantine.json and shards",
+        )
+    usable = _training_targets(context, artifact, targets)
+    report = stage_report.write(context, artifact, shards, files, record, targets, gold, len(quarantine), usable)
+    stage_report.log(context, artifact)
+    context.say(f"  {report['samples']} samples of {report['issues']} issues in {time.monotonic() - started:.0f} s")
+    context.say(f"  Samples, card and spot check: {artifact.folder}")
+    return report
+
+
+def already(context: Context, artifact: Artifact) -> None:
+    """Log again what a finished stage found."""
+    if context.config.labels.enabled:
+        stage_report.log(context, artifact)
+
+
+def training_issues(context: Context) -> tuple[Issue, ...]:
+    """The training issues of the experiment, with mined targets as gold where the experiment has labels.
+
+    Raises:
+        CodegrepError: labels are wanted and the stage has not run.
+        DataError: there is none.
+    """
+    issues = prepare.load(context.need("prepare")).train
+    if not issues:
+        raise DataError(
+            "no issue is left for training: all of them are held out (data.split)",
+            "Give data.split.held_out fewer of the repositories, split by instance, or add a source",
+        )
+    if not context.config.labels.enabled:
+        return issues
+    made = labelled(
+        issues, context.need("label").folder / TARGETS, keep_unlabelled=context.config.labels.keep_unlabelled
+    )
+    if not made:
+        raise DataError("no training issue has a label", "Set labels.keep_unlabelled=true, or give its trajectories")
+    return made
+
+
+def training_fingerprint(context: Context) -> Any:
+    """What decides `training_issues`, for the inputs of later stages."""
+    issues = context.need("prepare").fingerprint
+    if not context.config.labels.enabled:
+        return issues
+    return [issues, context.need("label").fingerprint, context.config.labels.keep_unlabelled]
+
+
+def mining_settings(
+    labels: LabelsConfig, repositories: frozenset[str] = frozenset(), instances: frozenset[str] = frozenset()
+) -> MiningSettings:
+    """The configuration as the miner takes it."""
+    paths = PathRules(tuple(labels.workspaces), tuple(labels.documents), tuple(labels.suffixes), labels.tests)
+    rules = ReadRules(
+        editors=tuple(labels.editors),
+        shells=tuple(labels.shells),
+        shell_readers=tuple(labels.shell_readers),
+        drop_created=labels.drop_created,
+        think=labels.think_tool,
+        paths=paths,
+    )
+    return MiningSettings(
+        rules=rules,
+        with_thought=labels.with_thought,
+        min_tokens=labels.min_tokens,
+        exclude_repositories=repositories,
+        exclude_instances=instances,
+        only_resolved=labels.only_resolved,
+    )
+
+
+def _judge(context: Context) -> JudgeChoice:
+    """The configured judge; its answers are cached under outputs, for all runs."""
+    judge = context.config.judge
+    cache = str(context.places.outputs / "judge_answers")
+    return JudgeChoice(judge.kind, judge.params, judge.where, max(1, judge.actors), cache)
+
+
+def _prepared(context: Context) -> Artifact | None:
+    found = context.artifacts.get("prepare")
+    return found if found is not None and found.complete else None
+
+
+def _excluded(context: Context) -> tuple[frozenset[str], frozenset[str]]:
+    """Repositories (lower case) and instances that no label may come from: what the experiment is evaluated on."""
+    config = context.config
+    split = config.data.split
+    roles = [name for name in split.held_out if "/" not in name]
+    repositories = known_roles().named([*roles, *(EVALUATION if split.enforce_roles else ())])
+    repositories |= {repo.lower() for repo in (*config.labels.exclude_repositories, *split.held_out)}
+    instances: set[str] = set()
+    prepared = _prepared(context)
+    if prepared is not None:
+        found = prepare.load(prepared)
+        instances = {issue.instance_id for issue in found.held_out}
+        if split.by == "repository":
+            repositories |= {issue.repo.lower() for issue in found.held_out}
+        if split.enforce_roles:  # forks and renamed copies among them
+            repositories |= {repo.lower() for repo, role in found.roles.items() if role in EVALUATION}
+    return repositories, frozenset(instances)
+
+
+def _gold(context: Context) -> GoldPatches:
+    labels = context.config.labels
+    if labels.instances:
+        return from_file(labels.instances, suffixes=labels.gold_suffixes, tests=labels.gold_tests)
+    return from_issues(prepare.load(context.need("prepare")).train)
+
+
+def _shards(context: Context, artifact: Artifact) -> tuple[list[Shard], list[dict[str, str]]]:
+    """Shards of all files; files of other forms are imported first. A file that cannot be read is quarantined."""
+    labels = context.config.labels
+    folder = context.places.outputs / "imported_trajectories"
+    shards: list[Shard] = []
+    quarantine: list[dict[str, str]] = []
+    paths = trajectory_files(labels.trajectories)
+    with context.progress("files", len(paths)) as advance:
+        for path in paths:
+
+            def told(row: int, name: str = path.name, advance: Advance = advance) -> None:
+                advance(0, f"{name} row {row}")
+
+            try:
+                made, bad = imported(path, file_content(path), folder, labels.format, told)
+                quarantine += bad
+                shards += shards_of(made, len(shards))
+            except Exception as error:
+                if not _unreadable(error):
+                    raise
+                quarantine.append({"where": path.name, "reason": str(error)[:300]})
+            advance(1)
+    if not shards:
+        first = f": {quarantine[0]['where']}: {quarantine[0]['reason']}" if quarantine else ""
+        raise DataError(f"no trajectory can be read{first}", "Check labels.trajectories and labels.format")
+    return shards, quarantine
+
+
+def _unreadable(error: Exception) -> bool:
+    import pyarrow as pa
+
+    if isinstance(error, DataError):
+        return "labels.format" not in error.what
+    return isinstance(error, pa.ArrowException)
+
+
+def _mine(
+    context: Context, shards: Sequence[Shard], settings: MiningSettings, files: ShardFiles
+) -> list[dict[str, str]]:
+    config = context.config
+    judge = _judge(context)
+    opened = judge.open()  # a wrong parameter or tokenizer shows here, and not in a worker
+    open_counter(_tokenizer(context))
+    todo = [shard for shard in shards if not files.done(shard)]
+    total, done = sum(shard.rows for shard in shards), sum(s.rows for s in shards) - sum(s.rows for s in todo)
+    quarantine: list[dict[str, str]] = []
+    with context.progress("trajectories", total) as advance:
+        advance.to(done)
+        ended = through_ray_data(todo, settings, _tokenizer(context), files, judge, config.labels.workers)
+        for shard, reason in ended:
+            if reason:
+                quarantine.append({"where": shard.where, "reason": reason})
+                context.say(f"  quarantined {shard.where}: {reason}")
+            advance(shard.rows)
+        if judge.where == "driver":
+            for _ in judged_by_driver(todo, files, opened, settings.min_tokens):
+                advance(0)
+    return quarantine
+
+
+def _total(shards: Sequence[Shard], files: ShardFiles) -> ShardRecord:
+    total = ShardRecord()
+    for shard in shards:
+        if (record := files.read(shard)) is not None:
+            total.add(record)
+    return total
+
+
+def _training_targets(context: Context, artifact: Artifact, targets: Targets) -> dict[str, int]:
+    """Targets of this experiment's training issues, without files that their base commit does not have."""
+    counts = {"issues": 0, "samples": 0, "files_not_at_base": 0}
+    prepared = _prepared(context)
+    kept: dict[str, list[list[str]]] = {}
+    if prepared is not None:
+        places = prepare.locations(prepared)
+        repositories = Repositories(context.places.sandbox / "bare", clone_timeout=context.config.sandbox.clone_timeout)
+        by_repo: dict[str, list[Issue]] = {}
+        for issue in prepare.load(prepared).train:
+            if issue.instance_id in targets.by_issue:
+                by_repo.setdefault(issue.repo, []).append(issue)
+        for repo, issues in sorted(by_repo.items()):
+            clone = repositories.ensure(repo, places.get(repo))
+            asked = {
+                f"{issue.base_commit}:{path}"
+                for issue in issues
+                for files in targets.by_issue[issue.instance_id]
+                for path in files
+            }
+            there = prepare.existing(clone, asked)
+            for issue in issues:
+                sets = []
+                for files in targets.by_issue[issue.instance_id]:
+                    found = [path for path in files if f"{issue.base_commit}:{path}" in there]
+                    counts["files_not_at_base"] += len(files) - len(found)
+                    # Gold files were at the base commit when the issue was prepared.
+                    sets.append(sorted({*found, *issue.gold_files}))
+                kept[issue.instance_id] = sets
+                counts["samples"] += len(sets)
+        counts["issues"] = len(kept)
+    (artifact.folder / TARGETS).write_text(json.dumps(kept, sort_keys=True), encoding="utf-8")
+    return counts
+
+
+def _tokenizer(context: Context) -> str:
+    return context.config.labels.tokenizer or str(base_model(context))
+
+
+def _tokenizer_identity(context: Context) -> Any:
+    model = context.config.model
+    return context.config.labels.tokenizer or [model.path, model.revision]
+
+
+def _judge_identity(params: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters that change answers; addresses, keys and patience do not."""
+    return {k: v for k, v in params.items() if k not in (*PATIENCE, "engines", "batch", "engine")}

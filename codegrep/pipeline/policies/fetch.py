@@ -1,0 +1,78 @@
+"""A policy that was logged as an MLflow model, put together again: base + warm start, merged, + adapter."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from codegrep.engines.models import provide
+from codegrep.errors import InfrastructureError, ModelError
+from codegrep.pipeline.context import Context
+from codegrep.pipeline.policies.policy_files import PolicyFiles
+from codegrep.tracking import store
+from codegrep.tracking.parameters import masked_text
+from codegrep.tracking.policy_package import PolicyPackage, model_checksum, read_package
+from codegrep.tracking.registry import fetch_model, resolve_model
+
+
+def fetched(context: Context) -> PolicyPackage:
+    """The package that `evaluate.loaded` names, fetched into the outputs once.
+
+    Raises:
+        ModelError: no such model. InfrastructureError: MLflow cannot be reached.
+    """
+    uri, _ = store.resolve(context.config.tracking, context.places.outputs)
+    wanted = context.config.evaluate.loaded or ""
+    folder = context.places.artifacts / f"fetched-{wanted.rpartition('/')[2]}"
+    if wanted.startswith("models:/m-") and folder.is_dir():  # the id never means anything else: no server needed
+        return read_package(folder)
+    return fetch_package(uri, wanted, context.places.artifacts)
+
+
+def fetch_package(uri: str, wanted: str, artifacts: Path) -> PolicyPackage:
+    """The package behind a model URI, as `<artifacts>/fetched-<model id>`.
+
+    Raises:
+        ModelError: no such model. InfrastructureError: MLflow cannot be reached.
+    """
+    try:
+        client = store.connect(uri)
+        model_id = resolve_model(client, wanted)
+        return read_package(fetch_model(client, uri, model_id, artifacts / f"fetched-{model_id}"))
+    except (ModelError, ImportError):
+        raise
+    except Exception as error:  # whatever a client, a driver or a network can raise
+        raise InfrastructureError(
+            f"MLflow cannot be read at {masked_text(uri)} ({type(error).__name__})",
+            "Start the server, or check tracking.uri",
+        ) from error
+
+
+def policy_of(package: PolicyPackage, artifacts: Path, base: str = "") -> PolicyFiles:
+    """Files of the policy; the merged model is made once, as `<artifacts>/loaded-<digest>`.
+
+    Args:
+        base: folder or hub id to take instead of the one in the package, which may be a folder of another machine.
+
+    Raises:
+        ModelError: the base is not here, or it is another model than the adapters were trained on.
+    """
+    reference = package.base
+    folder = provide(base or reference.path, revision=reference.revision)
+    if model_checksum(folder) != reference.checksum:
+        raise ModelError(
+            f"the model in {folder} is not the one that this policy was trained on ({reference.path})",
+            "Name the right one with model.path=",
+        )
+    if package.warm_start is None:
+        return PolicyFiles(folder, package.adapter)
+    merged = artifacts / f"loaded-{package.digest[:12]}"
+    if not (merged / "config.json").is_file():
+        from codegrep.training.lora import merge_adapter  # torch: only when it has to be made
+
+        partial = merged.with_name(f".{merged.name}.part")
+        shutil.rmtree(partial, ignore_errors=True)
+        merge_adapter(str(folder), package.warm_start, partial, reference.dtype)
+        shutil.rmtree(merged, ignore_errors=True)
+        partial.rename(merged)
+    return PolicyFiles(merged, package.adapter)

@@ -1,0 +1,232 @@
+"""Stage 5: tables, figures and the adapter in MLflow, a report folder, and the table in the terminal."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from codegrep.pipeline.context import Context
+from codegrep.pipeline.policies.package import log_policy
+from codegrep.pipeline.results import FIRST_FILE, MINED, WHOLE, Pair, cautions, comparisons, evaluation_rows
+from codegrep.pipeline.stages import evaluate
+from codegrep.runtime.artifacts import Artifact, write_json
+from codegrep.tracking import rows as tracking_rows
+from codegrep.tracking.figures import gain_by_issue, retriever_bars, training_curves
+from codegrep.tracking.history import History, history
+from codegrep.tracking.parameters import masked_text
+from codegrep.tracking.rows import EvaluationRow
+from codegrep.tracking.terminal import evaluation_table, on_parts, resampled
+
+CURVES = (
+    *("reward/", "advantage/", "policy/", "completions/", "rollout/", "group/", "optim/", "errors/", "seconds/"),
+    "warm_start/",
+)
+
+
+def inputs(context: Context) -> dict[str, Any]:
+    """The measured numbers and the run that they are reported in."""
+    return {"evaluation": context.need("evaluate").fingerprint, "run": context.run_folder.name}
+
+
+def run(context: Context, artifact: Artifact) -> dict[str, Any]:
+    """Write the report; made anew each time, since it costs seconds."""
+    config, tracker = context.config, context.tracker
+    table = evaluate.per_issue(context.need("evaluate"))
+    lines = evaluation_rows(table, config.evaluate.bootstrap)
+    pairs = comparisons(table, config.evaluate.bootstrap)
+    warned = cautions(lines, pairs)
+    for line in lines:
+        tracker.metrics(line.metrics(), step=0)
+    filled = _filled(lines)
+    tracker.table(filled, "evaluation/retrievers.json")
+    tracker.table([_flat_pair(pair) for pair in pairs], "evaluation/comparisons.json")
+    tracker.table(_readable(table), "evaluation/per_issue.json")
+    tracker.figure(retriever_bars(lines), "figures/retrievers.png")
+    past = _curves(context)
+    if any("reward/total" in step for step in past):
+        tracker.figure(training_curves([[s for s in past if "reward/total" in s]]), "figures/training.png")
+    labels = {line.retriever for line in lines}
+    if {"trained", "warm_start"} <= labels:
+        gains = gain_by_issue(_gains(table, "warm_start", "trained"), "warm_start", "trained")
+        tracker.figure(gains, "figures/gain.png")
+    folder = context.run_folder / "report"
+    folder.mkdir(parents=True, exist_ok=True)
+    artifact.write_json("retrievers.json", filled)
+    artifact.write_json("comparisons.json", [_flat_pair(pair) for pair in pairs])
+    artifact.write_json("curves.json", past)
+    for name in ("retrievers.json", "comparisons.json", "curves.json"):
+        shutil.copyfile(artifact.folder / name, folder / name)
+    write_json(folder / "per_issue.json", table)
+    (folder / "results.md").write_text(_markdown(context, lines, pairs, warned), encoding="utf-8")
+    tracker.artifact(folder / "results.md", "evaluation")
+    log_policy(context, lines)
+    context.console.print(evaluation_table(lines, title="Held-out issues", width=context.console.width))
+    if pairs:
+        context.console.print(_pairs_table(pairs, context.console.width))
+    for sentence in warned:
+        context.say(sentence)
+    context.say(f"Report: {folder}")
+    context.say(f"MLflow: run {tracker.run_id} in experiment '{config.tracking.experiment}'")
+    return {"retrievers": len(lines), "pairs": len(pairs)}
+
+
+def already(context: Context, artifact: Artifact) -> None:
+    """Never called: the report is made anew each time."""
+
+
+def _curves(context: Context) -> History:
+    """What MLflow has of the training; nothing when it cannot be read, since tracking never ends a run."""
+    try:
+        return history(context.tracker.handle, lambda name: name.startswith(CURVES))
+    except Exception as error:  # whatever a client, a driver or a network can raise
+        said = masked_text(str(error)).strip().splitlines() or [type(error).__name__]
+        context.say(
+            f"MLflow cannot be read ({said[0][:160]}): no curves in this report; the same command makes it again"
+        )
+        return []
+
+
+def _filled(lines: Sequence[EvaluationRow]) -> list[dict[str, Any]]:
+    """The rows without the columns that none of them has a value in."""
+    rows = [asdict(line) for line in lines]
+    return [{k: v for k, v in row.items() if any(other[k] is not None for other in rows)} for row in rows]
+
+
+def _flat_pair(pair: Pair) -> dict[str, Any]:
+    c = pair.comparison
+    return {
+        "a": pair.a,
+        "b": pair.b,
+        "on": pair.on,
+        "issues": c.issues,
+        "difference": c.difference.estimate,
+        "low": c.difference.low,
+        "high": c.difference.high,
+        "p": c.p_value,
+        "p_holm": pair.p_holm,
+        "better": c.better,
+        "equal": c.equal,
+        "worse": c.worse,
+    }
+
+
+def _readable(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    return [{k: ", ".join(v) if isinstance(v, list) else v for k, v in row.items()} for row in table]
+
+
+def _gains(table: Sequence[Mapping[str, Any]], before: str, after: str) -> list[tracking_rows.IssueScore]:
+    by = {(row["retriever"], row["instance_id"]): float(row["f05"]) for row in table}
+    ids = [row["instance_id"] for row in table if row["retriever"] == after]
+    return [tracking_rows.IssueScore(i, before=by[before, i], after=by[after, i]) for i in ids if (before, i) in by]
+
+
+def _pairs_table(pairs: Sequence[Pair], width: int = 100) -> Table:
+    """Differences; in a terminal that is too narrow the last columns go. Numbers are never cut."""
+    shown = [p for p in pairs if p.on == WHOLE]
+    columns = {
+        "a − b": [f"{p.a} − {p.b}" for p in shown],
+        "difference [95%]": [_interval(p) for p in shown],
+        "p (Holm)": [f"{p.p_holm:.3f}" for p in shown],
+        "+/=/−": [f"{p.comparison.better}/{p.comparison.equal}/{p.comparison.worse}" for p in shown],
+    }
+    for on, name in (
+        (FIRST_FILE, "at equal length [95%]"),
+        (MINED, "mined targets [95%]"),
+    ):
+        others = {(p.a, p.b): _interval(p) for p in pairs if p.on == on}
+        if others:
+            columns[name] = [others.get((p.a, p.b), "–") for p in shown]
+    left_out: list[str] = []
+    while sum(max(map(len, [name, *cells])) + 2 for name, cells in columns.items()) - 2 > width and len(columns) > 4:
+        left_out.append(columns.popitem()[0])
+    table = Table(title="Differences of mean F0.5, paired by issue", box=None, pad_edge=False)
+    table.title_justify = table.caption_justify = "left"
+    table.caption = "+/=/−: issues on which a is better, equal, worse" + (
+        f"; no room for {', '.join(left_out)}" if left_out else ""
+    )
+    for name in columns:
+        first = name == "a − b"
+        table.add_column(name, justify="left" if first else "right", no_wrap=not first, overflow="fold")
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def _interval(pair: Pair) -> str:
+    d = pair.comparison.difference
+    return f"{d.estimate:+.3f} [{d.low:+.3f}, {d.high:+.3f}]"
+
+
+def _markdown(context: Context, lines: Sequence[EvaluationRow], pairs: Sequence[Pair], warned: Sequence[str]) -> str:
+    config = context.config
+    out = [
+        f"# {config.name}, seed {config.seed}",
+        "",
+        f"Data `{config.data.name}` (fingerprint `{context.need('prepare').fingerprint[:12]}`), "
+        f"scale `{config.scale.name}`, model `{config.model.path}`.",
+        "",
+        *_retrievers_table(lines),
+    ]
+    out += ["", "| a − b | on | difference [95 %] | p (Holm) | better/equal/worse |", "|---|---|---|---|---|"]
+    for pair in pairs:
+        c = pair.comparison
+        out.append(
+            f"| {pair.a} − {pair.b} | {pair.on} | {_interval(pair)} | {pair.p_holm:.3f} | "
+            f"{c.better}/{c.equal}/{c.worse} |"
+        )
+    notes = [f"Intervals and p-values: resampling {resampled(lines)}.", *_column_notes(lines), *warned]
+    out += [text for note in notes for text in ("", note)]
+    return "\n".join(out) + "\n"
+
+
+def _retrievers_table(lines: Sequence[EvaluationRow]) -> list[str]:
+    columns = {
+        "retriever": [r.retriever for r in lines],
+        "F0.5 [95 %]": [_with_interval(r.f05_mean, r.f05_low, r.f05_high) for r in lines],
+        "median": [_cell(r.f05_median, 3) for r in lines],
+        "P": [_cell(r.precision, 3) for r in lines],
+        "R": [_cell(r.recall, 3) for r in lines],
+        "≥ 0.8": [f"{100 * (r.share_08 or 0.0):.1f} %" for r in lines],
+        "files": [_cell(r.files, 2) for r in lines],
+        "turns": [_cell(r.turns, 1) for r in lines],
+        "calls": [_cell(r.calls, 1) for r in lines],
+        "tokens": [_cell(r.tokens, 0) for r in lines],
+        "s/issue": [_cell(r.seconds_per_issue, 2) for r in lines],
+        "s alone": [_cell(r.latency_seconds, 2) for r in lines],
+        "mined [95 %]": [_with_interval(r.f05_mined, r.f05_mined_low, r.f05_mined_high) for r in lines],
+        "lines": [_cell(r.line_f05, 3) for r in lines],
+        "class": [_cell(r.class_f1, 3) for r in lines],
+        "function": [_cell(r.function_f1, 3) for r in lines],
+    }
+    filled = {name: cells for name, cells in columns.items() if any(cell != "–" for cell in cells)}
+    rows = [list(filled), ["---"] * len(filled), *zip(*filled.values(), strict=True)]
+    return [f"| {' | '.join(row)} |" for row in rows]
+
+
+def _column_notes(lines: Sequence[EvaluationRow]) -> list[str]:
+    """What the columns mean that not every report has, and how many issues they are means of."""
+    meanings = {
+        "s/issue": "wall time of the blocks that issues were answered in, by issues: throughput, not one issue's time",
+        "s alone": "generation and tools of an issue that was answered with nothing beside it (BM25: the query)",
+        "mined": "F0.5 against the mined target sets",
+        "lines": "F0.5 of line ranges",
+        "class": "F1 of classes",
+        "function": "F1 of functions",
+    }
+    fields = ("seconds_per_issue", "latency_seconds", "f05_mined", "line_f05", "class_f1", "function_f1")
+    there = [n for n, f in zip(meanings, fields, strict=True) if any(getattr(r, f) is not None for r in lines)]
+    counts = on_parts(lines, there)
+    return [f"{name}: {meanings[name]}{f'; {counts[name]}' if name in counts else ''}." for name in there]
+
+
+def _with_interval(mean: float | None, low: float | None, high: float | None) -> str:
+    return "–" if mean is None or low is None or high is None else f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _cell(value: float | None, digits: int) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"

@@ -1,0 +1,250 @@
+"""A search over values of the configuration with Ray Tune: Optuna proposes, ASHA ends weak trials early.
+
+A trial is an ordinary run of its own process (cluster.job_process) with some keys set; it measures its checkpoints on
+selection issues (pipeline.ladder) and this module hands the figures to Tune. So trials share prepared data and warm
+start, are runs in MLflow, and continue from their checkpoints when the search is started again.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from codegrep.compose import compose_overrides, load
+from codegrep.config import Config, SearchConfig
+from codegrep.errors import CodegrepError
+from codegrep.metrics.scores import first_best
+from codegrep.overrides import command, override
+from codegrep.pipeline.checkpoint_selection import LADDER_FILE, Rung, best, read
+from codegrep.pipeline.run import stoppable
+from codegrep.pipeline.run_identity import run_name
+from codegrep.runtime.artifacts import fingerprint, write_json
+from codegrep.runtime.process_lock import alone
+from codegrep.runtime.ray_connection import connected
+from codegrep.runtime.resource_requests import Request, request_of
+from codegrep.sweeps.admission import Ledger
+from codegrep.sweeps.hydra_settings import PassedOn
+from codegrep.sweeps.job_process import JobProcess
+from codegrep.sweeps.job_results import last_line
+from codegrep.sweeps.search_record import METRIC, TIME, Named, SearchRecord, values_of
+from codegrep.sweeps.sweep import STOP_SECONDS, living_nodes
+from codegrep.tracking.sweep import job_settings, open_sweep
+
+_STAGES = "stages=[prepare,warm_start,train]"  # the held-out issues that are reported on are not looked at
+_POLL_SECONDS = 1.0
+
+
+def search(config: Config, overrides: Sequence[str], hydra: PassedOn = PassedOn()) -> None:  # noqa: B008  # frozen
+    """Run the search, or continue it; a table of trials at the end, and what to type for the best one.
+
+    Args:
+        config: of the experiment, with config.sweep.
+        overrides: of the command line, as they were typed.
+        hydra: what else of the command line the processes of the trials read.
+
+    Raises:
+        CodegrepError: no trial was measured.
+        KeyboardInterrupt: after Ctrl-C; the same command continues.
+    """
+    assert config.sweep is not None
+    base = [o for o in overrides if not _of_search(o)]
+    search_id = f"{config.sweep.name}-{_digest(config, base)}"
+    folder = config.outputs_path / "sweeps" / search_id
+    base += [o for o in _ladder(config) if o not in base]
+    with alone(folder, "search"):
+        _search(config, config.sweep, Base(tuple(base), hydra), search_id, folder)
+
+
+@dataclass(frozen=True)
+class Base:
+    """The command line of all trials; called with the values of one it says what that trial is to its process."""
+
+    overrides: tuple[str, ...]
+    hydra: PassedOn
+
+    def __call__(self, values: Mapping[str, Any]) -> Named:
+        own = (*self.overrides, _STAGES, *(override(key, value) for key, value in values.items()))
+        arguments = (*self.hydra.options, *self.hydra.overrides, *own)
+        try:
+            return Named(arguments, run_name(load(compose_overrides([*self.hydra.overrides, *own]))))
+        except CodegrepError as error:
+            return Named(arguments, "", str(error))
+
+    def report(self, values: Mapping[str, Any]) -> str:
+        """What to type to have a trial's checkpoint reported on."""
+        own = (override(key, value) for key, value in values.items())
+        return command([*self.hydra.options, *self.hydra.overrides, *self.overrides, *own])
+
+
+def _search(config: Config, sweep: SearchConfig, base: Base, search_id: str, folder: Path) -> None:
+    console = Console()
+
+    def say(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    parent = open_sweep(config.tracking, config.outputs_path, search_id)
+    status = "KILLED"
+    try:
+        record = SearchRecord(folder)
+        with stoppable(), connected(config.cluster, folder / "ray.log"):
+            from ray import tune  # after connected has made its settings
+
+            from codegrep.sweeps.search_tune import fit
+
+            settings = {**job_settings(search_id, parent.run_id), "cluster.address": _address()}
+            extra = tuple(override(key, value) for key, value in settings.items())
+            trial = Trial(extra, str(folder), str(Path.cwd()), str(config.outputs_path))
+            # Tune wants a request for the watcher: a byte takes no core from the process.
+            trainable = tune.with_resources(trial.__call__, {"CPU": 0, "memory": 1})
+            at_once = _room(sweep, request_of(config))
+            steps = config.train.grpo.steps
+            fitted = fit(sweep, record, trainable, base, steps=steps, at_once=at_once, folder=folder)
+        rows = _rows(sweep, record, fitted.errors, config.outputs_path / "runs")
+        write_json(folder / "trials.json", rows)
+        parent.table(rows, "sweep/outcomes.json")
+        console.print(_table(search_id, sweep, rows))
+        if fitted.exhausted:
+            say(f"No point of the space is left that no trial has: {len(rows)} trials instead of {sweep.trials}")
+        for row in rows:
+            if row["error"]:
+                say(f"trial {row['trial']}: {row['error']}")
+        measured = [row for row in rows if row[METRIC] is not None]
+        status = "FINISHED" if measured else "FAILED"
+        if not measured:
+            raise CodegrepError(f"no trial of {search_id} was measured", f"See the logs in {folder}")
+        chosen = measured[first_best([row[METRIC] for row in measured])]
+        say(f"Best on the selection issues: F0.5 {chosen[METRIC]:.3f} at step {chosen[TIME]}. To report it:")
+        say(f"  {base.report({key: chosen[key] for key in sweep.space})}")
+    finally:
+        parent.finish(status)
+
+
+class Trial:
+    """What Tune calls for each trial; picklable."""
+
+    def __init__(self, extra: tuple[str, ...], folder: str, working_folder: str, outputs: str) -> None:
+        self._extra = extra
+        self._folder, self._working_folder, self._outputs = folder, working_folder, outputs
+
+    def __call__(self, proposed: Mapping[str, Any]) -> None:
+        """Run one trial; reports each rung as it is measured.
+
+        Args:
+            proposed: see search_tune.fit.
+
+        Raises:
+            CodegrepError: the run did not end well.
+        """
+        from ray import tune
+
+        if proposed["refused"]:
+            raise CodegrepError(proposed["refused"])
+        run = proposed["run"]
+        ladder = Path(self._outputs, "runs", run, LADDER_FILE)
+        log = Path(self._folder, f"{run}.log")
+        process = JobProcess()
+        arguments = [*proposed["arguments"], *self._extra]
+        code: list[int] = []
+        runner = threading.Thread(
+            target=lambda: code.append(process.run(arguments, self._working_folder, str(log), {})), daemon=True
+        )
+        runner.start()
+        reported: set[int] = set()
+        try:
+            while True:
+                ended = not runner.is_alive()
+                for rung in read(ladder):
+                    if rung.step not in reported:
+                        reported.add(rung.step)
+                        tune.report({METRIC: rung.f05, TIME: rung.step, "run": run, "issues": rung.issues})
+                if ended:
+                    break
+                time.sleep(_POLL_SECONDS)
+        finally:
+            process.stop(STOP_SECONDS)
+        if not code or code[0]:
+            raise CodegrepError(f"run {run} ended with {code[0] if code else 'nothing'}: {last_line(log)}")
+
+
+def _room(sweep: SearchConfig, request: Request) -> int:
+    """Most trials side by side. A trial only watches its process; what the process uses, it asks for itself."""
+    nodes, ledger, room = living_nodes(Ledger()), Ledger(), 0
+    while room < sweep.trials and ledger.admit(str(room), request, nodes) is not None:
+        room += 1
+    if not room:
+        raise CodegrepError(f"a trial asks for {request}, which no node here has", "Use a smaller scale")
+    return min(room, sweep.at_once or room)
+
+
+def _rows(sweep: SearchConfig, record: SearchRecord, errors: Mapping[int, str], runs: Path) -> list[dict[str, Any]]:
+    """What became of each trial, best first."""
+    rows = []
+    for number, trial in enumerate(record.trials):
+        rungs = read(runs / trial.run / LADDER_FILE) if trial.run else []
+        top: Rung | None = best(rungs) if rungs else None
+        rows.append(
+            {
+                **values_of(sweep, trial.point),
+                METRIC: top.f05 if top else None,
+                TIME: top.step if top else None,
+                "trained": rungs[-1].step if rungs else 0,
+                "run": trial.run,
+                "error": _reason(errors[number]) if number in errors else "",
+            }
+        )
+    rows.sort(key=lambda row: (row[METRIC] is None, -(row[METRIC] or 0.0), row["run"], row["error"]))
+    return [{"trial": number, **row} for number, row in enumerate(rows)]
+
+
+def _reason(error: str) -> str:
+    """The last line of a trace, without the class of the error."""
+    last = (error.strip().splitlines() or [""])[-1]
+    return last.removeprefix(f"{CodegrepError.__module__}.{CodegrepError.__name__}: ")[:300]
+
+
+def _of_search(override: str) -> bool:
+    key = override.partition("=")[0].lstrip("+~")
+    return key == "sweep" or key.startswith("sweep.")
+
+
+def _ladder(config: Config) -> list[str]:
+    """What conf/sweep set outside `sweep`, for the processes of trials, which do not see that file."""
+    ladder = config.train.ladder
+    return [f"train.ladder.every={ladder.every}", f"train.ladder.issues={ladder.issues}"]
+
+
+def _digest(config: Config, base: Sequence[str]) -> str:
+    assert config.sweep is not None
+    return fingerprint({"run": run_name(config), "search": config.sweep, "base": sorted(base)})[:8]
+
+
+def _address() -> str:
+    import ray
+
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def _table(name: str, sweep: SearchConfig, rows: Sequence[Mapping[str, Any]]) -> Table:
+    made = Table(title=f"Search {name}", title_justify="left", box=None, pad_edge=False)
+    for heading in (
+        "trial",
+        *(key.rpartition(".")[2] for key in sweep.space),
+        "best F0.5",
+        "at step",
+        "trained to",
+        "",
+    ):
+        made.add_column(heading, justify="right" if heading else "left", overflow="fold")
+    for row in rows:
+        values = [f"{row[key]:.3g}" if isinstance(row.get(key), float) else str(row.get(key)) for key in sweep.space]
+        f05 = "" if row[METRIC] is None else f"{row[METRIC]:.3f}"
+        said = "failed, see below" if row["error"] else ""
+        made.add_row(str(row["trial"]), *values, f05, str(row[TIME] or ""), str(row["trained"]), said)
+    return made

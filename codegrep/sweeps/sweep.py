@@ -1,0 +1,280 @@
+"""The queue of a sweep: starts jobs as the cluster can carry them, waits, and keeps what became of each."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ray
+from ray.exceptions import RayError
+
+from codegrep.runtime.resource_requests import Request
+from codegrep.sweeps import job_results
+from codegrep.sweeps.admission import Ledger, Node, place
+from codegrep.sweeps.job_process import JobProcess
+from codegrep.sweeps.job_results import Outcome
+
+# Time for a job to end in order after Ctrl-C; then it is killed.
+STOP_SECONDS = 60.0
+_POLL_SECONDS = 1.0
+_STATUS_SECONDS = 60.0
+_HANDED_ON = ("OMP_NUM_THREADS", "CODEGREP_MODELS")
+_INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Job:
+    """One job, ready to start.
+
+    Attributes:
+        number: in the sweep, from 0.
+        overrides: what sets it apart, for people.
+        arguments: of `python -m codegrep`.
+        run: name of its run folder.
+        request: what the cluster must have free.
+    """
+
+    number: int
+    overrides: tuple[str, ...]
+    arguments: tuple[str, ...]
+    run: str
+    request: Request
+
+    @property
+    def log(self) -> str:
+        """File name of its output in the sweep's folder."""
+        return f"{self.number:03d}-{self.run}.log"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """See conf/hydra/launcher/ray.yaml. wait_for_nodes: minutes."""
+
+    at_once: int = 0
+    restarts: int = 1
+    wait_for_nodes: float = 0.0
+
+
+@dataclass
+class _Running:
+    job: Job
+    actor: Any
+    began: float
+    before: Outcome
+
+
+class Queue:
+    """Jobs in their order; the first that does not fit waits, and those behind it wait with it, so that no large job is
+    passed by for ever.
+
+    Args:
+        folder: of the sweep; logs and outcomes are written there.
+        runs: folder of all runs.
+        limits: see Limits.
+        say: one line for the person who watches.
+        nodes: the cluster's living nodes, given what our jobs hold.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        runs: Path,
+        limits: Limits,
+        say: Callable[[str], None],
+        nodes: Callable[[Ledger], list[Node]] | None = None,
+    ) -> None:
+        self._folder, self._runs, self._limits, self._say = folder, runs, limits, say
+        self._nodes = nodes or living_nodes
+        self._ledger = Ledger()
+        self._running: dict[Any, _Running] = {}
+        self._result: dict[int, Outcome] = {}
+        self._too_large_since: float | None = None
+        self._said = time.monotonic()
+
+    def run(self, jobs: Sequence[Job], known: Sequence[Outcome] = ()) -> list[Outcome]:
+        """Run all jobs; what became of them, with the known ones, in the order of their numbers.
+
+        The record on disk is true at every moment. Ctrl-C stops the running jobs in order and is raised again after
+        they are recorded.
+        """
+        self._result = {o.job: o for o in known}
+        for job in jobs:
+            self._result[job.number] = Outcome(job.number, job.overrides, job.run, job_results.WAITING)
+        waiting = deque(jobs)
+        self._write()
+        try:
+            while waiting or self._running:
+                self._start_what_fits(waiting)
+                self._collect(waiting)
+        except KeyboardInterrupt:
+            self._stop_all()
+            raise
+        finally:
+            self._write()
+        return self.outcomes
+
+    @property
+    def outcomes(self) -> list[Outcome]:
+        """What is known so far."""
+        return [self._result[number] for number in sorted(self._result)]
+
+    def _start_what_fits(self, waiting: deque[Job]) -> None:
+        while waiting and not (self._limits.at_once and len(self._running) >= self._limits.at_once):
+            job = waiting[0]
+            if any(running.job.run == job.run for running in self._running.values()):  # other stages of the same run
+                return
+            nodes = self._nodes(self._ledger)
+            grant = self._ledger.admit(str(job.number), job.request, nodes)
+            if grant is None:
+                # Others may go, our own jobs will: only what an empty cluster could not carry is too large.
+                empty = [replace(node, others_cpus=0.0, others_gpus=0.0) for node in nodes]
+                if place(job.request, empty) is None and self._give_up(job, nodes):
+                    waiting.popleft()
+                    continue
+                return
+            self._too_large_since = None
+            waiting.popleft()
+            self._start(job, next(iter(grant), None))
+
+    def _give_up(self, job: Job, nodes: Sequence[Node]) -> bool:
+        """Refuse a job that no node set here can carry, once an autoscaler has had its time."""
+        if self._too_large_since is None:
+            self._too_large_since = time.monotonic()
+            if self._limits.wait_for_nodes:
+                self._say(f"waiting for nodes: job {job.number} asks for {job.request}")
+                _ask_autoscaler(job.request)
+        if time.monotonic() - self._too_large_since < self._limits.wait_for_nodes * 60:
+            return False
+        self._too_large_since = None
+        have = ", ".join(f"{n.cpus:g} CPU" + (f" + {n.gpus:g} GPU" if n.gpus else "") for n in nodes)
+        reason = f"it asks for {job.request}; the cluster has {have or 'no node'}"
+        self._result[job.number] = replace(self._result[job.number], status=job_results.REFUSED, reason=reason)
+        self._write()
+        self._say(f"job {job.number} {' '.join(job.overrides)}: refused, {reason}")
+        return True
+
+    def _start(self, job: Job, node: str | None) -> None:
+        options: dict[str, Any] = {"num_cpus": 0, "max_restarts": 0, "max_concurrency": 2}
+        if node is not None:
+            from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+            options["scheduling_strategy"] = NodeAffinitySchedulingStrategy(node, soft=True)
+        actor: Any = ray.remote(JobProcess).options(**options).remote()
+        environment = {name: os.environ[name] for name in _HANDED_ON if name in os.environ}
+        log = str((self._folder / job.log).absolute())
+        reference = actor.run.remote(job.arguments, str(Path.cwd()), log, environment)
+        before = self._result[job.number]
+        self._running[reference] = _Running(job, actor, time.monotonic(), before)
+        again = f", start {before.starts + 1}" if before.starts else ""
+        self._say(f"job {job.number} {' '.join(job.overrides)}: started{again} ({self._folder.name}/{job.log})")
+
+    def _collect(self, waiting: deque[Job]) -> None:
+        if not self._running:
+            if waiting:  # for nodes, or for other users of the cluster
+                time.sleep(_POLL_SECONDS)
+            return
+        done, _ = ray.wait(list(self._running), timeout=_POLL_SECONDS)
+        for reference in done:
+            running = self._running.pop(reference)
+            self._ledger.release(str(running.job.number))
+            outcome = self._outcome(running, reference)
+            self._result[running.job.number] = outcome
+            self._write()
+            ray.kill(running.actor)
+            f05 = "" if outcome.f05 is None else f", F0.5 {outcome.f05:.3f}"
+            reason = f": {outcome.reason}" if outcome.reason else ""
+            self._say(f"job {outcome.job}: {outcome.status} after {outcome.seconds:.0f} s{f05}{reason}")
+            if outcome.status == job_results.LOST and outcome.starts <= self._limits.restarts:
+                waiting.appendleft(running.job)
+        if not done:
+            self._say_status()
+
+    def _outcome(self, running: _Running, reference: Any) -> Outcome:
+        job, log = running.job, self._folder / running.job.log
+        code: int | None = None
+        try:
+            code = int(ray.get(reference))
+            status = {0: job_results.COMPLETED, _INTERRUPTED: job_results.STOPPED}.get(code, job_results.FAILED)
+            reason = "" if code == 0 else job_results.last_line(log)
+            if code < 0:
+                status, reason = job_results.LOST, f"its process was ended by signal {-code}"
+            elif status == job_results.STOPPED:
+                reason = "it was interrupted"
+        except RayError as error:
+            first = str(error).strip().partition("\n")[0]
+            status, reason = job_results.LOST, f"its node or its watcher died ({first[:160]})"
+        return replace(
+            running.before,
+            status=status,
+            code=code,
+            reason=reason,
+            seconds=running.before.seconds + time.monotonic() - running.began,
+            starts=running.before.starts + 1,
+            f05=job_results.held_out_f05(self._runs / job.run) if code == 0 else None,
+            log=job.log,
+        )
+
+    def _stop_all(self) -> None:
+        """Interrupt what runs, and record it."""
+        if self._running:
+            self._say(f"stopping {len(self._running)} running job(s) …")
+        stopping = [running.actor.stop.remote(STOP_SECONDS) for running in self._running.values()]
+        try:
+            ray.wait(stopping, num_returns=len(stopping), timeout=STOP_SECONDS + 10) if stopping else None
+            ended, _ = (
+                ray.wait(list(self._running), num_returns=len(self._running), timeout=10) if stopping else ([], [])
+            )
+        except (KeyboardInterrupt, RayError):  # a second Ctrl-C: the jobs end with their watchers
+            ended = []
+        for reference, running in self._running.items():
+            outcome = self._outcome(running, reference) if reference in ended else running.before
+            self._result[running.job.number] = replace(
+                outcome, status=job_results.STOPPED, reason="the sweep was stopped"
+            )
+        self._running.clear()
+
+    def _say_status(self) -> None:
+        if time.monotonic() - self._said < _STATUS_SECONDS:
+            return
+        self._said = time.monotonic()
+        for running in self._running.values():
+            line = job_results.last_line(self._folder / running.job.log, most=100)
+            self._say(f"  job {running.job.number}, {self._said - running.began:.0f} s: {line}")
+
+    def _write(self) -> None:
+        job_results.write(self._folder, self.outcomes)
+
+
+def living_nodes(ledger: Ledger) -> list[Node]:
+    """Nodes of the connected cluster. What is in use beyond what our jobs may use is somebody else's."""
+    from ray._private.state import available_resources_per_node  # no public call tells it by node
+
+    available = available_resources_per_node()
+    nodes = []
+    for node in ray.nodes():
+        if not node["Alive"]:
+            continue
+        total, free = node["Resources"], available.get(node["NodeID"], {})
+        cpus, gpus = float(total.get("CPU", 0.0)), float(total.get("GPU", 0.0))
+        held = ledger.held(node["NodeID"])
+        nodes.append(
+            Node(
+                id=node["NodeID"],
+                cpus=cpus,
+                gpus=gpus,
+                others_cpus=max(0.0, cpus - float(free.get("CPU", 0.0)) - held.cpus),
+                others_gpus=max(0.0, gpus - float(free.get("GPU", 0.0)) - held.gpus),
+            )
+        )
+    return nodes
+
+
+def _ask_autoscaler(request: Request) -> None:
+    from ray.autoscaler.sdk import request_resources
+
+    request_resources(bundles=[{"CPU": b.cpus, "GPU": b.gpus} if b.gpus else {"CPU": b.cpus} for b in request.bundles])

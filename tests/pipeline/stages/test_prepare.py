@@ -1,0 +1,95 @@
+"""What the prepare artifact is named after: the same before and after the stage has run, other ones for other data."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from codegrep.compose import compose_overrides, load
+from codegrep.config import DataConfig, SourceConfig, SplitConfig
+from codegrep.issues.load import load_issues
+from codegrep.issues.source import RepositoryLocation
+from codegrep.pipeline.context import Context, Places
+from codegrep.pipeline.run_identity import run_name
+from codegrep.pipeline.stages import prepare
+from codegrep.runtime.artifacts import ArtifactStore, from_outputs
+from codegrep.sandbox.repositories import Repositories
+from tests.pipeline.experiments import make_repository
+
+
+def _inputs(data: DataConfig, outputs: str = "outputs") -> dict[str, Any]:
+    return prepare.inputs(cast(Context, SimpleNamespace(config=SimpleNamespace(data=data, outputs=outputs))))
+
+
+def _data(kind: str, **arguments: Any) -> DataConfig:
+    return DataConfig("test", {"one": SourceConfig(kind, arguments)}, SplitConfig())
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An installed package with a docstring in each of three files."""
+    folder = tmp_path / "site" / "demo_three"
+    folder.mkdir(parents=True)
+    for number, letters in enumerate(("alpha", "bravo", "gamma")):
+        words = " ".join(f"{letters}{letter}word" for letter in "abcdefghijkl")
+        (folder / f"m{number}.py").write_text(f'def f{number}():\n    """Tells of {words}."""\n    return 1\n')
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    return folder
+
+
+def test_a_demo_that_has_built_its_repositories_is_the_demo_that_it_was(package: Path, tmp_path: Path) -> None:
+    """Or the second `make demo` does everything again."""
+    data = _data("codegrep.issues.demo.Demo", folder=str(tmp_path / "made"), packages=["demo_three"], min_words=5)
+    before = _inputs(data)
+    assert load_issues(data).issues and list((tmp_path / "made").iterdir())
+    assert _inputs(data) == before
+    (package / "m0.py").write_text('def g():\n    """Another release of it, with words of its own."""\n')
+    assert _inputs(data) != before
+
+
+def test_where_outputs_lie_changes_nothing() -> None:
+    here, there = (load(compose_overrides([f"outputs={folder}"])) for folder in ("outputs", "/data/elsewhere/"))
+    assert here.data.sources["demo"].args["folder"] != there.data.sources["demo"].args["folder"]
+    assert run_name(here) == run_name(there)
+    assert _inputs(here.data, here.outputs) == _inputs(there.data, there.outputs)
+    assert from_outputs({"a": ["out/b", "output/b", "/out/b", 1]}, "out") == {
+        "a": ["${outputs}/b", "output/b", "/out/b", 1]
+    }
+
+
+def test_a_file_that_changes_is_other_data(tmp_path: Path) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("{}\n")
+    data = _data("codegrep.issues.swe_bench.SWEBench", path=str(rows), repositories=str(tmp_path))
+    before = _inputs(data)
+    assert _inputs(data) == before
+    rows.write_text("{}\n{}\n")
+    assert _inputs(data) != before
+
+
+def test_repositories_that_were_moved_are_found_again(package: Path, tmp_path: Path) -> None:
+    """Or the artifact comes from the storage of another machine, where they lay elsewhere."""
+    data = _data("codegrep.issues.demo.Demo", folder=str(tmp_path / "made"), packages=["demo_three"], min_words=5)
+    outputs = tmp_path / "outputs"
+    config = SimpleNamespace(data=data, outputs=str(outputs), sandbox=SimpleNamespace(clone_timeout=60))
+    context = cast(Context, SimpleNamespace(config=config, places=Places(outputs)))
+    artifact = ArtifactStore(outputs / "artifacts").open("prepare", {})
+    origin = make_repository(tmp_path / "acme__shop", ("invoice",))
+    Repositories(outputs / "sandbox" / "bare", clone_timeout=60).ensure("acme/shop", RepositoryLocation(local=origin))
+    shutil.rmtree(origin)
+    stays = {"local": str(package), "url": None}
+    gone = {"local": "/nowhere/at/all", "url": None}
+    artifact.write_json(
+        "repositories.json", {"demo/demo_three": gone, "acme/shop": gone, "acme/lost": gone, "acme/here": stays}
+    )
+    prepare._find_again(context, artifact)
+    places = prepare.locations(artifact)
+    local = places["demo/demo_three"].local
+    assert local is not None and local.is_relative_to(tmp_path / "made") and local.is_dir()
+    assert "acme/shop" not in places  # its clone is here
+    assert places["acme/here"].local == package
+    assert places["acme/lost"].local == Path("/nowhere/at/all")  # whoever needs it says so
