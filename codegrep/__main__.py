@@ -24,7 +24,7 @@ from yaml import YAMLError
 from codegrep import cli
 from codegrep.compose import CONF, cautions, explain, load
 from codegrep.errors import CodegrepError, ConfigError
-from codegrep.sweeps.hydra_settings import passed_on, refuse_unread
+from codegrep.hydra_settings import passed_on, refuse_unread
 from codegrep.usage import usage
 
 

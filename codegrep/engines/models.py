@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,14 @@ PROVIDED = {smollm2.NAME: smollm2.make, nano.NAME: nano.make}
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt"]
+
+
+@dataclass(frozen=True)
+class PolicyFiles:
+    """A model to run. adapter: LoRA folder on top of `model`, or None."""
+
+    model: Path
+    adapter: Path | None = None
 
 
 def models_folder() -> Path:

@@ -64,7 +64,7 @@ def configuration(argv: list[str]) -> Config:
     from omegaconf import OmegaConf
 
     from codegrep.compose import compose_overrides, load
-    from codegrep.sweeps.hydra_settings import refuse_in_command
+    from codegrep.hydra_settings import refuse_in_command
 
     refuse_in_command(overrides)
     cfg = compose_overrides(["labels=catm", "labels.trajectories=[]", "name=label", *overrides])

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -46,21 +44,6 @@ def trajectory_files(paths: Sequence[str]) -> list[Path]:
     if not found:
         raise DataError("labels.trajectories is empty", "Name at least one file or folder of trajectories")
     return list(dict.fromkeys(found))
-
-
-def file_content(path: Path) -> str:
-    """SHA-256 of a file; read once a process while its size and time stay."""
-    about = path.stat()
-    return _content(str(path), about.st_size, about.st_mtime_ns)
-
-
-@lru_cache(maxsize=4096)
-def _content(path: str, _size: int, _time: int) -> str:
-    digest = hashlib.sha256()
-    with Path(path).open("rb") as stream:
-        while piece := stream.read(2**20):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def imported(

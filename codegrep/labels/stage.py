@@ -15,21 +15,22 @@ from codegrep.issues.roles import EVALUATION, known_roles
 from codegrep.judges.endpoint import PATIENCE
 from codegrep.labels import stage_report
 from codegrep.labels.gold import GoldPatches, from_file, from_issues
-from codegrep.labels.importing import file_content, imported, trajectory_files
+from codegrep.labels.importing import imported, trajectory_files
 from codegrep.labels.ray_data import JudgeChoice, ShardFiles, judged_by_driver, through_ray_data
 from codegrep.labels.requests import ReadRules
 from codegrep.labels.shard_work import MINING_VERSION, MiningSettings, ShardRecord
 from codegrep.labels.shards import Shard, shards_of
-from codegrep.labels.target_sets import Targets, labelled, make_targets
+from codegrep.labels.target_sets import Targets, make_targets
 from codegrep.labels.tokens import open_counter
 from codegrep.labels.workspace_paths import PathRules
 from codegrep.pipeline.context import Advance, Context
+from codegrep.pipeline.mined_targets import TRAINING_TARGETS
 from codegrep.pipeline.policies.policy_files import base_model
 from codegrep.pipeline.stages import prepare
-from codegrep.runtime.artifacts import Artifact
+from codegrep.runtime.artifacts import Artifact, file_content
 from codegrep.sandbox.repositories import Repositories
 
-SAMPLES, TARGETS = "samples.parquet", "training_targets.json"
+SAMPLES = "samples.parquet"
 # What does not change a label.
 _NOT_INPUTS = ("workers", "spot_check", "keep_unlabelled", "trajectories", "instances")
 
@@ -120,37 +121,6 @@ def already(context: Context, artifact: Artifact) -> None:
     """Log again what a finished stage found."""
     if context.config.labels.enabled:
         stage_report.log(context, artifact)
-
-
-def training_issues(context: Context) -> tuple[Issue, ...]:
-    """The training issues of the experiment, with mined targets as gold where the experiment has labels.
-
-    Raises:
-        CodegrepError: labels are wanted and the stage has not run.
-        DataError: there is none.
-    """
-    issues = prepare.load(context.need("prepare")).train
-    if not issues:
-        raise DataError(
-            "no issue is left for training: all of them are held out (data.split)",
-            "Give data.split.held_out fewer of the repositories, split by instance, or add a source",
-        )
-    if not context.config.labels.enabled:
-        return issues
-    made = labelled(
-        issues, context.need("label").folder / TARGETS, keep_unlabelled=context.config.labels.keep_unlabelled
-    )
-    if not made:
-        raise DataError("no training issue has a label", "Set labels.keep_unlabelled=true, or give its trajectories")
-    return made
-
-
-def training_fingerprint(context: Context) -> Any:
-    """What decides `training_issues`, for the inputs of later stages."""
-    issues = context.need("prepare").fingerprint
-    if not context.config.labels.enabled:
-        return issues
-    return [issues, context.need("label").fingerprint, context.config.labels.keep_unlabelled]
 
 
 def mining_settings(
@@ -313,7 +283,7 @@ def _training_targets(context: Context, artifact: Artifact, targets: Targets) ->
                 kept[issue.instance_id] = sets
                 counts["samples"] += len(sets)
         counts["issues"] = len(kept)
-    (artifact.folder / TARGETS).write_text(json.dumps(kept, sort_keys=True), encoding="utf-8")
+    (artifact.folder / TRAINING_TARGETS).write_text(json.dumps(kept, sort_keys=True), encoding="utf-8")
     return counts
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from codegrep.issues import Issue
-from codegrep.issues.issue import sample_id
 from codegrep.labels.candidates import RELEVANT
 from codegrep.labels.gold import Gold
 from codegrep.labels.ray_data import ShardFiles
@@ -95,23 +92,3 @@ def _lengths(path: Path, weights_over: str, min_tokens: int) -> dict[int, int]:
         table = table.filter(wanted)
     counts = table["tokens"].value_counts()
     return {int(one["values"]): int(one["counts"]) for one in counts.to_pylist()}
-
-
-def labelled(issues: Sequence[Issue], path: Path, *, keep_unlabelled: bool) -> tuple[Issue, ...]:
-    """Training issues with target sets as gold, one issue a sample.
-
-    The second and further samples of an issue get `instance_id@n`, since an id is unique within a run. Line ranges stay
-    those of the patch: mined files have none (SPEC 1.4, merge mode).
-
-    Args:
-        path: JSON of {instance_id: [[target files], …]}, existing at the base commit.
-    """
-    targets: dict[str, list[list[str]]] = json.loads(path.read_text(encoding="utf-8"))
-    made: list[Issue] = []
-    for issue in issues:
-        found = targets.get(issue.instance_id, [])
-        if not found and keep_unlabelled:
-            made.append(issue)
-        for number, files in enumerate(found, start=1):
-            made.append(replace(issue, instance_id=sample_id(issue.instance_id, number), gold_files=tuple(files)))
-    return tuple(made)

@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
-from typing import get_args
 
-from codegrep.issues.issue import EntityKind
-from codegrep.metrics.scores import ROUNDING, entity_f_beta, f_beta, f_from_counts, line_f_beta, precision, recall
-from codegrep.rewards.outcome import Outcome
+from codegrep.metrics.scores import ROUNDING, f_beta, f_from_counts, precision, recall
 
 GOOD = 0.8  # the paper's "share F >= 0.8"
 
@@ -88,19 +85,6 @@ def score_issue(
         good=float(f05 >= GOOD - ROUNDING),
         files=len(listed),
     )
-
-
-def place_scores(outcome: Outcome) -> dict[str, float | None]:
-    """Line-range F0.5, F1 of classes and of functions of an answer; None where its gold has none of the kind."""
-    gold = outcome.gold_entities or frozenset()
-    scores: dict[str, float | None] = {"line_f05": None}
-    if outcome.gold_ranges:
-        mined = outcome.mined_files
-        scores["line_f05"] = line_f_beta(outcome.predicted_ranges, outcome.gold_ranges, mined_files=mined)
-    for kind in get_args(EntityKind):
-        wanted = any(entity.kind == kind for entity in gold)
-        scores[f"{kind}_f1"] = entity_f_beta(outcome.predicted_entities, gold, kind=kind) if wanted else None
-    return scores
 
 
 def truncate(files: Sequence[str], k: int | None) -> tuple[str, ...]:

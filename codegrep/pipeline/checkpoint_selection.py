@@ -17,6 +17,7 @@ from statistics import fmean
 from typing import Any
 
 from codegrep.config import Config
+from codegrep.engines.models import PolicyFiles
 from codegrep.errors import ConfigError, InfrastructureError
 from codegrep.issues import Issue
 from codegrep.issues.roles import EVALUATION
@@ -24,7 +25,6 @@ from codegrep.metrics.retrieval import score_issue
 from codegrep.metrics.scores import first_best
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.policies.engines import InProcess
-from codegrep.pipeline.policies.policy_files import PolicyFiles
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.stages.prepare import Prepared
 from codegrep.pipeline.workers import AgentSettings, AgentWorker

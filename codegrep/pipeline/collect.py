@@ -24,8 +24,9 @@ from codegrep.rollout.record import Rollout
 from codegrep.rollout.store import RolloutWriter
 from codegrep.sandbox.actor import RemoteSandbox
 from codegrep.sandbox.measure import summary
+from codegrep.tracking.environment import machine_id
 from codegrep.tracking.run import TrackingHandle
-from codegrep.tracking.system import SystemMetrics, machine_id
+from codegrep.tracking.system import SystemMetrics
 from codegrep.training.callbacks import OnLog
 from codegrep.training.guard_rails import Alarm, OnAlarm
 from codegrep.training.loops import Policy

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from codegrep.compose import CONF, load
 from codegrep.errors import ConfigError
-from codegrep.sweeps.hydra_settings import refuse_in_command
+from codegrep.hydra_settings import refuse_in_command
 
 # Groups that are taken from the run that trained the policy, unless they are named on the command line.
 _RECORDED = ("agent", "tools", "data", "model")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
@@ -17,14 +18,13 @@ from rich.console import Console
 
 from codegrep.config import Config
 from codegrep.errors import CodegrepError, ConfigError, DiskError
-from codegrep.labels import stage
 from codegrep.overrides import command
 from codegrep.pipeline import run_identity
 from codegrep.pipeline.context import Context, Places
 from codegrep.pipeline.policies.engines import backend_of
 from codegrep.pipeline.policies.policy_files import check_model
 from codegrep.pipeline.run_identity import run_name
-from codegrep.pipeline.stages import evaluate, prepare, report, train, warm_start
+from codegrep.pipeline.stages import STAGES
 from codegrep.runtime.artifacts import ArtifactStore, write_json
 from codegrep.runtime.process_lock import alone
 from codegrep.runtime.ray_connection import check_variables, connected
@@ -37,15 +37,6 @@ from codegrep.tracking.store import resolve
 from codegrep.tracking.sweep import child_tags
 from codegrep.tracking.system import SystemMetrics
 
-# In the order in which they run; each module has inputs(context) and run(context, artifact).
-STAGE_MODULES: dict[str, ModuleType] = {
-    "prepare": prepare,
-    "label": stage,
-    "warm_start": warm_start,
-    "train": train,
-    "evaluate": evaluate,
-    "report": report,
-}
 # A run that has nothing left to do for these never starts Ray.
 _ON_RAY = ("label", "warm_start", "train", "evaluate")
 _ON_MODEL = ("warm_start", "train", "evaluate")
@@ -88,7 +79,7 @@ def run_experiment(config: Config, experiment: str = "") -> None:
 def _run_stages(context: Context, cluster: ExitStack) -> None:
     """Ray is entered into `cluster` by the first stage that needs it."""
     on_ray = False
-    for name, module in STAGE_MODULES.items():
+    for name, module in _modules().items():
         wanted = name in context.config.stages
         if not wanted and not _upstream_done(context, module):
             continue
@@ -110,6 +101,10 @@ def _run_stages(context: Context, cluster: ExitStack) -> None:
         artifact.finish({**summary, "seconds": round(seconds, 1)})
         context.tracker.metrics({f"seconds/stage_{name}": seconds}, step=0)
         context.tracker.tags({f"artifact.{name}": artifact.fingerprint[:12]})
+
+
+def _modules() -> dict[str, ModuleType]:
+    return {name: importlib.import_module(module) for name, module in STAGES.items()}
 
 
 def _upstream_done(context: Context, module: ModuleType) -> bool:

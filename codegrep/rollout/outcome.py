@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import get_args
 
-from codegrep.issues.issue import Entity, Issue, LineRange
+from codegrep.issues.issue import Entity, EntityKind, Issue, LineRange
 from codegrep.judges.answers import AnswerQuestion
+from codegrep.metrics.scores import entity_f_beta, line_f_beta
 from codegrep.protocol.answer import Answer
 from codegrep.protocol.calls import ToolStatus
 from codegrep.protocol.parse import parse_message
@@ -165,3 +167,16 @@ def call_key(name: str, arguments: str) -> str:
     with suppress(ValueError):
         arguments = json.dumps(json.loads(arguments), sort_keys=True)
     return f"{name} {arguments}"
+
+
+def place_scores(outcome: Outcome) -> dict[str, float | None]:
+    """Line-range F0.5, F1 of classes and of functions of an answer; None where its gold has none of the kind."""
+    gold = outcome.gold_entities or frozenset()
+    scores: dict[str, float | None] = {"line_f05": None}
+    if outcome.gold_ranges:
+        mined = outcome.mined_files
+        scores["line_f05"] = line_f_beta(outcome.predicted_ranges, outcome.gold_ranges, mined_files=mined)
+    for kind in get_args(EntityKind):
+        wanted = any(entity.kind == kind for entity in gold)
+        scores[f"{kind}_f1"] = entity_f_beta(outcome.predicted_entities, gold, kind=kind) if wanted else None
+    return scores

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -120,3 +121,18 @@ class ArtifactStore:
         if self._mirror is not None and not artifact.complete:
             self._mirror.pull(folder)
         return artifact
+
+
+def file_content(path: Path) -> str:
+    """SHA-256 of a file; read once a process while its size and time stay."""
+    about = path.stat()
+    return _content(str(path), about.st_size, about.st_mtime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _content(path: str, _size: int, _time: int) -> str:
+    digest = hashlib.sha256()
+    with Path(path).open("rb") as stream:
+        while piece := stream.read(2**20):
+            digest.update(piece)
+    return digest.hexdigest()

@@ -11,9 +11,9 @@ from typing import Any
 from codegrep.compose import compose_overrides, load
 from codegrep.config import Config, SubmitConfig
 from codegrep.errors import ConfigError
+from codegrep.hydra_settings import refuse_unread
 from codegrep.overrides import command
 from codegrep.submit.job import Target, check_id, make_job
-from codegrep.sweeps.hydra_settings import refuse_unread
 
 _EPILOG = """\
 The arguments are those of a run; cluster= names where it goes:

@@ -34,6 +34,12 @@ from rich.console import Console
 from codegrep.compose import load
 from codegrep.config import Config
 from codegrep.errors import CodegrepError, ConfigError
+from codegrep.hydra_settings import (
+    choices_in_files,
+    passed_on,
+    refuse_ignored_choices,
+    refuse_ignored_settings,
+)
 from codegrep.overrides import override
 from codegrep.pipeline.run import stoppable
 from codegrep.pipeline.run_identity import is_completed, run_name
@@ -41,12 +47,6 @@ from codegrep.runtime.process_lock import alone
 from codegrep.runtime.ray_connection import connected
 from codegrep.runtime.resource_requests import request_of
 from codegrep.sweeps import job_results
-from codegrep.sweeps.hydra_settings import (
-    choices_in_files,
-    passed_on,
-    refuse_ignored_choices,
-    refuse_ignored_settings,
-)
 from codegrep.sweeps.job_results import Outcome
 from codegrep.sweeps.sweep import Job, Limits, Queue
 from codegrep.tracking.run import Tracker, TrackingHandle

@@ -20,6 +20,7 @@ from rich.table import Table
 from codegrep.compose import compose_overrides, load
 from codegrep.config import Config, SearchConfig
 from codegrep.errors import CodegrepError
+from codegrep.hydra_settings import PassedOn
 from codegrep.metrics.scores import first_best
 from codegrep.overrides import command, override
 from codegrep.pipeline.checkpoint_selection import LADDER_FILE, Rung, best, read
@@ -30,7 +31,6 @@ from codegrep.runtime.process_lock import alone
 from codegrep.runtime.ray_connection import connected
 from codegrep.runtime.resource_requests import Request, request_of
 from codegrep.sweeps.admission import Ledger
-from codegrep.sweeps.hydra_settings import PassedOn
 from codegrep.sweeps.job_process import JobProcess
 from codegrep.sweeps.job_results import last_line
 from codegrep.sweeps.search_record import METRIC, TIME, Named, SearchRecord, values_of

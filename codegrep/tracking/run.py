@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Any
 from codegrep.errors import InfrastructureError
 from codegrep.tracking import identity, parameters, store
 from codegrep.tracking.delivery import Delivery
+from codegrep.tracking.environment import machine_id
 from codegrep.tracking.names import is_allowed
 from codegrep.tracking.spool import Entry, Spool
-from codegrep.tracking.system import machine_id
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +47,7 @@ class TrackingHandle:
         spool: folder for what cannot be sent; "" is the machine's temporary folder (then it is sent only by the process
             that kept it).
         started: epoch seconds at which the driver opened the run.
-        machine: `system.machine_id` of the driver's machine.
+        machine: `environment.machine_id` of the driver's machine.
         system_metrics_seconds: how often a worker on another machine records its use; 0 never.
     """
 

@@ -6,12 +6,10 @@ way of all metrics, through the run's tracker, so that those of an hour without 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -23,15 +21,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger("codegrep.tracking")
 # MLflow's pages show metrics with this prefix on a page of their own, by time.
 PREFIX = "system"
-
-
-def machine_id() -> str:
-    """Tells machines apart and names none: eight hex digits that change when it starts again."""
-    try:
-        seed = Path("/proc/sys/kernel/random/boot_id").read_bytes()
-    except OSError:
-        seed = b""
-    return hashlib.sha256(seed).hexdigest()[:8]
 
 
 class SystemMetrics:

@@ -38,10 +38,11 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from codegrep.labels.columnar import mine  # noqa: E402
-from codegrep.labels.importing import file_content, imported  # noqa: E402
+from codegrep.labels.importing import imported  # noqa: E402
 from codegrep.labels.requests import ReadRules  # noqa: E402
 from codegrep.labels.shard_work import MiningSettings, judge_table, mine_shard  # noqa: E402
 from codegrep.labels.shards import batches, shards_of  # noqa: E402
+from codegrep.runtime.artifacts import file_content  # noqa: E402
 from scripts.bench.catm_material import instances, made_up, replayed  # noqa: E402
 from scripts.bench.catm_rowwise import mine_rows  # noqa: E402
 

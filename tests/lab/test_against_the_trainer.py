@@ -11,7 +11,7 @@ from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.lab.designs import SHIPPED, load_designs
 from codegrep.lab.rescored import rescore
 from codegrep.lab.stored import read_stored, rollout_folders
-from codegrep.labels.target_sets import labelled
+from codegrep.pipeline.mined_targets import labelled
 from codegrep.rollout.outcome import outcome_for
 from codegrep.rollout.store import write_rollouts
 from codegrep.training.score_batch import Settlement

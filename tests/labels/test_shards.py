@@ -12,12 +12,13 @@ from pyarrow import parquet
 
 from codegrep.errors import DataError
 from codegrep.labels import shard_work
-from codegrep.labels.importing import file_content, imported, trajectory_files
+from codegrep.labels.importing import imported, trajectory_files
 from codegrep.labels.rules import RulesJudge
 from codegrep.labels.shard_work import MiningSettings, ShardRecord, judge_table, mine_shard
 from codegrep.labels.shards import is_common, shards_of
 from codegrep.labels.tokens import WordCounter
 from codegrep.labels.trajectory import Trajectory, to_arrow
+from codegrep.runtime.artifacts import file_content
 from tests.labels.test_adapters import MINI, NEBIUS
 from tests.labels.trajectories import read_of
 

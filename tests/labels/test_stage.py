@@ -18,8 +18,8 @@ import pytest
 from pyarrow import parquet
 
 from codegrep.labels.command import audit
-from codegrep.labels.target_sets import labelled
 from codegrep.labels.trajectory import Trajectory, to_arrow
+from codegrep.pipeline.mined_targets import labelled
 from codegrep.rollout.store import read_rollouts
 from tests.labels.test_adapters import MINI
 from tests.labels.trajectories import read_of

@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegrep.issues.issue import Entity, LineRange
-from codegrep.metrics.retrieval import best_f05, place_scores, score_issue, summarise, truncate
+from codegrep.metrics.retrieval import best_f05, score_issue, summarise, truncate
 from codegrep.rewards.outcome import Outcome
+from codegrep.rollout.outcome import place_scores
 
 
 def test_one_issue_by_hand() -> None:

@@ -16,12 +16,12 @@ from hydra.types import RunMode
 
 from codegrep.compose import CONF
 from codegrep.errors import ConfigError
+from codegrep.hydra_settings import refuse_ignored_choices, refuse_in_command, refuse_unread
 from codegrep.overrides import override
 from codegrep.pipeline import run_identity
 from codegrep.runtime.artifacts import ArtifactStore
 from codegrep.runtime.resource_requests import Bundle, Request
 from codegrep.sweeps import launcher
-from codegrep.sweeps.hydra_settings import refuse_ignored_choices, refuse_in_command, refuse_unread
 from codegrep.sweeps.sweep import Job, Limits, Queue
 from tests.sweeps.composed import composed
 

@@ -16,9 +16,9 @@ import pytest
 from codegrep.compose import compose_overrides, load
 from codegrep.config import SearchConfig
 from codegrep.errors import ConfigError
+from codegrep.hydra_settings import PassedOn
 from codegrep.pipeline.run_identity import run_name
 from codegrep.sweeps import search as searches
-from codegrep.sweeps.hydra_settings import PassedOn
 from codegrep.sweeps.search_record import Named, Report, SearchRecord, next_point, values_of
 from codegrep.sweeps.search_tune import Proposals, Rungs
 

@@ -223,7 +223,7 @@ def stages(folder: Path) -> tuple[Numbers, Numbers]:
         tracker=logged,
     )
     with pytest.MonkeyPatch.context() as patch, ExitStack() as cluster:
-        patch.setattr(run, "STAGE_MODULES", {"prepare": stage})
+        patch.setattr(run, "_modules", lambda: {"prepare": stage})
         patch.setattr(time, "monotonic", lambda: next(clock))
         run._run_stages(context, cluster)
     return logged.numbers, {"seconds/stage_prepare": 2.0}

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from codegrep.tracking import names
-from codegrep.tracking.system import SystemMetrics, machine_id
+from codegrep.tracking.environment import machine_id
+from codegrep.tracking.system import SystemMetrics
 
 
 class Kept:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from codegrep.config import Config, EngineConfig
 from codegrep.engines.engine import Engine
+from codegrep.engines.models import PolicyFiles
 from codegrep.engines.weight_sync import FollowingReplicas, PolicyEngine
 from codegrep.errors import ConfigError
-from codegrep.pipeline.policies.policy_files import PolicyFiles
 from codegrep.protocol.chat import ChatFormat
 from codegrep.rollout.loop import MakePolicy
 from codegrep.rollout.policy import ChatPolicy, EnginePolicy

@@ -5,10 +5,9 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from codegrep.engines.models import provide
+from codegrep.engines.models import PolicyFiles, provide
 from codegrep.errors import InfrastructureError, ModelError
 from codegrep.pipeline.context import Context
-from codegrep.pipeline.policies.policy_files import PolicyFiles
 from codegrep.tracking import store
 from codegrep.tracking.parameters import masked_text
 from codegrep.tracking.policy_package import PolicyPackage, model_checksum, read_package

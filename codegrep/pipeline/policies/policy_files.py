@@ -2,19 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
-from codegrep.engines.models import PROVIDED, PROVIDED_PREFIX, provide
+from codegrep.engines.models import PROVIDED, PROVIDED_PREFIX, PolicyFiles, provide
 from codegrep.pipeline.context import Context
-
-
-@dataclass(frozen=True)
-class PolicyFiles:
-    """A model to run. adapter: LoRA folder on top of `model`, or None."""
-
-    model: Path
-    adapter: Path | None = None
 
 
 def check_model(path: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from codegrep.config import WarmStartConfig
 from codegrep.errors import DataError
-from codegrep.labels import stage
+from codegrep.pipeline import mined_targets
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.policies.policy_files import base_model
 from codegrep.pipeline.sandboxes import sandbox_for
@@ -29,7 +29,7 @@ def demonstrations(context: Context) -> Artifact:
         DataError: no trajectory could be made at all.
     """
     config = context.config
-    training = stage.training_issues(context)
+    training = mined_targets.training_issues(context)
     artifact = context.store.open("demonstrations", inputs(context))
     if artifact.complete:
         return artifact
@@ -76,7 +76,7 @@ def inputs(context: Context) -> dict[str, Any]:
     warm_start = config.train.warm_start
     credit = {k: v for k, v in asdict(warm_start).items() if k.startswith("credit_")}
     return {
-        "issues": stage.training_fingerprint(context),
+        "issues": mined_targets.training_fingerprint(context),
         "agent": config.agent,
         "tools": config.tools,
         "teacher": warm_start.teacher,

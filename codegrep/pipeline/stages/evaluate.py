@@ -11,20 +11,21 @@ from pathlib import Path
 from typing import Any
 
 from codegrep.config import MODELS
+from codegrep.engines.models import PolicyFiles
 from codegrep.errors import InfrastructureError
 from codegrep.issues import Issue
-from codegrep.metrics.retrieval import place_scores, score_issue
+from codegrep.metrics.retrieval import score_issue
 from codegrep.metrics.scores import f_beta
-from codegrep.pipeline import checkpoint_selection, held_out_targets, timing
+from codegrep.pipeline import checkpoint_selection, mined_targets, timing
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.policies.engines import EngineHandle, backend_of
 from codegrep.pipeline.policies.fetch import fetched
-from codegrep.pipeline.policies.policy_files import PolicyFiles, base_model, policy_files
+from codegrep.pipeline.policies.policy_files import base_model, policy_files
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.stages import prepare
 from codegrep.pipeline.workers import AgentSettings, AgentWorker, BM25Worker, TeacherWorker
 from codegrep.rewards.outcome import PROMPT_TOO_LONG
-from codegrep.rollout.outcome import outcome_for
+from codegrep.rollout.outcome import outcome_for, place_scores
 from codegrep.rollout.record import Rollout
 from codegrep.rollout.store import RolloutWriter, read_rollouts, rollout_from_row
 from codegrep.runtime.artifacts import Artifact
@@ -46,7 +47,7 @@ def inputs(context: Context) -> dict[str, Any]:
     made: dict[str, Any] = {
         "baselines": sorted(evaluation.baselines),
         "latency_issues": evaluation.latency_issues,
-        "targets": held_out_targets.identity(context) if evaluation.targets else None,
+        "targets": mined_targets.identity(context) if evaluation.targets else None,
     }
     if context.config.train.ladder.every:  # its selection issues are left out
         made["ladder"] = context.config.train.ladder
@@ -113,7 +114,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     # An issue that the machine lost for one retriever is left out for all, so that every comparison stays paired; it is
     # never a score of 0.
     gone = {instance_id for _, instance_id in lost}
-    targets = held_out_targets.load(context, held_out) if config.evaluate.targets else {}
+    targets = mined_targets.load(context, held_out) if config.evaluate.targets else {}
     table = [
         _scored(row, issue, targets.get(issue.instance_id))
         for row, issue in _with_issues(kept, held_out)

@@ -7,12 +7,12 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from codegrep.config import Config
+from codegrep.engines.models import PolicyFiles
 from codegrep.judges.endpoint import PATIENCE
-from codegrep.labels import stage
-from codegrep.pipeline import checkpoint_selection, needed_gold
+from codegrep.pipeline import checkpoint_selection, mined_targets, needed_gold
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.policies.engines import EngineHandle, backend_of, training_demand
-from codegrep.pipeline.policies.policy_files import PolicyFiles, policy_files
+from codegrep.pipeline.policies.policy_files import policy_files
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.stages import prepare
 from codegrep.pipeline.workers import AgentSettings
@@ -28,7 +28,7 @@ def inputs(context: Context) -> dict[str, Any]:
         return {"enabled": False, "start": context.need("warm_start").fingerprint}
     return {
         "start": context.need("warm_start").fingerprint,
-        "issues": stage.training_fingerprint(context),
+        "issues": mined_targets.training_fingerprint(context),
         "grpo": config.train.grpo,
         **trained_weights(config),
         "workers": config.train.workers,
@@ -90,7 +90,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     if not config.train.grpo.enabled:
         context.say("  off: the warm-started model is the result")
         return {"enabled": False}
-    needed_gold.check(config, stage.training_issues(context))
+    needed_gold.check(config, mined_targets.training_issues(context))
     start = policy_files(context, "warm_start")
     checkpoint_selection.selection(
         config, prepare.load(context.need("prepare"))
@@ -124,7 +124,7 @@ def _train(context: Context, artifact: Artifact, start: PolicyFiles, engine: Eng
         base=BaseModel(str(start.model), config.model.dtype),
         lora=None if config.train.full_parameters else config.train.lora,
         settings=config.train.grpo,
-        issues=stage.training_issues(context),
+        issues=mined_targets.training_issues(context),
         reward=config.reward,
         advantage=config.advantage,
         governance=config.governance,

@@ -12,13 +12,12 @@ from hydra import compose, initialize_config_dir
 
 from codegrep.compose import CONF, load
 from codegrep.config import Config, LoraSettings
-from codegrep.engines.models import load_model, provide
+from codegrep.engines.models import PolicyFiles, load_model, provide
 from codegrep.errors import ConfigError, ModelError
 from codegrep.issues import Issue
 from codegrep.pipeline import evaluate_command
 from codegrep.pipeline.policies.engines import InProcessHandle
 from codegrep.pipeline.policies.fetch import fetch_package, policy_of
-from codegrep.pipeline.policies.policy_files import PolicyFiles
 from codegrep.pipeline.workers import AgentSettings, AgentWorker
 from codegrep.sandbox import Sandbox
 from codegrep.tracking import store

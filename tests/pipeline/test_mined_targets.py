@@ -14,7 +14,7 @@ from codegrep.errors import DataError
 from codegrep.issues.git_process import run_git
 from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.labels.targets import SCHEMA
-from codegrep.pipeline import held_out_targets
+from codegrep.pipeline import mined_targets
 from codegrep.pipeline.stages import evaluate
 from codegrep.rollout.record import Rollout, Turn
 from tests.pipeline.experiments import make_repository
@@ -59,7 +59,7 @@ def test_targets_are_united_over_attempts_and_exist_at_the_base_commit(tmp_path:
         ("i2", "f" * 40, [MINED]),  # another issue of that name
         ("elsewhere", head, [MINED]),
     )
-    assert held_out_targets.load(context_of(tmp_path, repository, path), held_out) == {"i1": (GOLD, MINED)}
+    assert mined_targets.load(context_of(tmp_path, repository, path), held_out) == {"i1": (GOLD, MINED)}
 
 
 def test_files_that_are_of_no_use_are_named(tmp_path: Path, repository: Path) -> None:
@@ -73,7 +73,7 @@ def test_files_that_are_of_no_use_are_named(tmp_path: Path, repository: Path) ->
         (tmp_path, "no file"),
     ):
         with pytest.raises(DataError, match=words):
-            held_out_targets.load(context_of(tmp_path, repository, path), held_out)
+            mined_targets.load(context_of(tmp_path, repository, path), held_out)
 
 
 def rollout(text: str, files: list[str]) -> Rollout:

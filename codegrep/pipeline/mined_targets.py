@@ -1,20 +1,25 @@
-"""Mined target sets of held-out issues, which results are given against beside the files of the patch."""
+"""Mined target sets: the gold of training issues, and of held-out issues beside the files of the patch."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import parquet
 
 from codegrep.errors import DataError
 from codegrep.issues import Issue
-from codegrep.labels.importing import file_content
+from codegrep.issues.issue import sample_id
 from codegrep.pipeline.context import Context
 from codegrep.pipeline.stages import prepare
+from codegrep.runtime.artifacts import file_content
 from codegrep.sandbox.repositories import Repositories
 
+TRAINING_TARGETS = "training_targets.json"  # of the stage label: {instance_id: [[target files], …]}
 _COLUMNS = ["instance_id", "base_commit", "target_files"]
 
 
@@ -76,3 +81,54 @@ def _path(context: Context) -> Path:
     if not path.is_file():
         raise DataError(f"there is no file {path} (evaluate.targets)", "Name a samples.parquet of the command label")
     return path
+
+
+def training_issues(context: Context) -> tuple[Issue, ...]:
+    """The training issues of the experiment, with mined targets as gold where the experiment has labels.
+
+    Raises:
+        CodegrepError: labels are wanted and the stage has not run.
+        DataError: there is none.
+    """
+    issues = prepare.load(context.need("prepare")).train
+    if not issues:
+        raise DataError(
+            "no issue is left for training: all of them are held out (data.split)",
+            "Give data.split.held_out fewer of the repositories, split by instance, or add a source",
+        )
+    if not context.config.labels.enabled:
+        return issues
+    made = labelled(
+        issues, context.need("label").folder / TRAINING_TARGETS, keep_unlabelled=context.config.labels.keep_unlabelled
+    )
+    if not made:
+        raise DataError("no training issue has a label", "Set labels.keep_unlabelled=true, or give its trajectories")
+    return made
+
+
+def training_fingerprint(context: Context) -> Any:
+    """What decides `training_issues`, for the inputs of later stages."""
+    issues = context.need("prepare").fingerprint
+    if not context.config.labels.enabled:
+        return issues
+    return [issues, context.need("label").fingerprint, context.config.labels.keep_unlabelled]
+
+
+def labelled(issues: Sequence[Issue], path: Path, *, keep_unlabelled: bool) -> tuple[Issue, ...]:
+    """Training issues with target sets as gold, one issue a sample.
+
+    The second and further samples of an issue get `instance_id@n`, since an id is unique within a run. Line ranges stay
+    those of the patch: mined files have none (SPEC 1.4, merge mode).
+
+    Args:
+        path: JSON of {instance_id: [[target files], …]}, existing at the base commit.
+    """
+    targets: dict[str, list[list[str]]] = json.loads(path.read_text(encoding="utf-8"))
+    made: list[Issue] = []
+    for issue in issues:
+        found = targets.get(issue.instance_id, [])
+        if not found and keep_unlabelled:
+            made.append(issue)
+        for number, files in enumerate(found, start=1):
+            made.append(replace(issue, instance_id=sample_id(issue.instance_id, number), gold_files=tuple(files)))
+    return tuple(made)
