@@ -10,7 +10,7 @@ from statistics import median
 import numpy as np
 from numpy.typing import NDArray
 
-from codegrep.compare.designs import Design
+from codegrep.compare.designs import ComparedDesign
 from codegrep.compare.measures import MEASURES, PRIMARY
 from codegrep.compare.runs import IssueRow, RunRecord
 from codegrep.errors import DataError
@@ -109,7 +109,7 @@ class Analysis:
         return tuple(contrast for contrast in self.between if contrast.column == PRIMARY.column)
 
 
-def analyse(designs: Sequence[Design], *, resamples: int = RESAMPLES, seed: int = 0) -> Analysis:
+def analyse(designs: Sequence[ComparedDesign], *, resamples: int = RESAMPLES, seed: int = 0) -> Analysis:
     """Measure every design and what was measured beside it, on the issues that all have in common.
 
     Raises:

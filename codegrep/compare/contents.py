@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from codegrep.compare import figures
 from codegrep.compare.analysis import ORACLES, Analysis, Contrast, Retriever
 from codegrep.compare.cost import cost_rows
-from codegrep.compare.designs import Design, shorten
+from codegrep.compare.designs import ComparedDesign, shorten
 from codegrep.compare.events import EventRow, alarms, event_rows
 from codegrep.compare.measures import MEASURES, PRIMARY, Measure, measure
 from codegrep.compare.page import Block, Bullets, Heading, Page, Paragraph, Picture, Table
@@ -24,7 +24,7 @@ class Comparison:
     """Everything the page is made from."""
 
     name: str
-    designs: tuple[Design, ...]
+    designs: tuple[ComparedDesign, ...]
     analysis: Analysis
     verdict: Verdict
     left_out: tuple[LeftOut, ...]
@@ -193,7 +193,7 @@ def _p(value: float) -> str:
     return "< 0.001" if value < 0.001 else f"{value:.3f}"
 
 
-def _training(designs: Sequence[Design]) -> list[Block]:
+def _training(designs: Sequence[ComparedDesign]) -> list[Block]:
     figure = figures.curves_figure(designs)
     if figure is None:
         return [Heading("Training"), Paragraph("No run has training curves: GRPO was off.")]
@@ -216,7 +216,7 @@ def _training(designs: Sequence[Design]) -> list[Block]:
     return blocks
 
 
-def _cost(designs: Sequence[Design]) -> list[Block]:
+def _cost(designs: Sequence[ComparedDesign]) -> list[Block]:
     rows = cost_rows(designs)
     if not rows or not any(run.curves for design in designs for run in design.runs):
         return []
@@ -233,7 +233,7 @@ def _cost(designs: Sequence[Design]) -> list[Block]:
     ]
 
 
-def _events(designs: Sequence[Design]) -> list[Block]:
+def _events(designs: Sequence[ComparedDesign]) -> list[Block]:
     rows = event_rows(designs)
     if not rows:
         return []

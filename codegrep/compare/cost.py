@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from codegrep.compare.designs import Design
+from codegrep.compare.designs import ComparedDesign
 from codegrep.compare.runs import RunRecord
 
 
@@ -66,7 +66,7 @@ def cost_of(run: RunRecord) -> Cost:
     )
 
 
-def cost_rows(designs: Sequence[Design]) -> list[CostRow]:
+def cost_rows(designs: Sequence[ComparedDesign]) -> list[CostRow]:
     """Means over the runs of each design; a kind that no run recorded is left out."""
     costs = [[cost_of(run) for run in design.runs] for design in designs]
     kinds: tuple[tuple[str, str, Callable[[Cost], float | None]], ...] = (

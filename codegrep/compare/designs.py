@@ -36,7 +36,7 @@ _LONGEST = 60  # characters of a setting in a label or a table
 
 
 @dataclass(frozen=True)
-class Design:
+class ComparedDesign:
     """Runs with the same configuration but for the seed.
 
     Attributes:
@@ -59,7 +59,7 @@ class Design:
         return tuple(run.seed for run in self.runs)
 
 
-def group(records: Sequence[RunRecord]) -> tuple[list[Design], list[LeftOut]]:
+def group(records: Sequence[RunRecord]) -> tuple[list[ComparedDesign], list[LeftOut]]:
     """Designs in order of their labels, and runs that repeat a seed of their design (the latest one stays).
 
     A run from before there was a setting counts as one with its default: a setting comes with a default that changes
@@ -80,7 +80,7 @@ def group(records: Sequence[RunRecord]) -> tuple[list[Design], list[LeftOut]]:
         settings = dict(zip(differing, values, strict=True))
         rivals = [other for other, name in names.items() if name == names[values] and other != values]
         designs.append(
-            Design(
+            ComparedDesign(
                 label=_label(names[values], settings, [dict(zip(differing, r, strict=True)) for r in rivals]),
                 runs=tuple(once),
                 settings=settings,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from codegrep.compare.designs import Design, changes_results
+from codegrep.compare.designs import ComparedDesign, changes_results
 from codegrep.compare.runs import EVENT_ROOMS, EVENTS, RunRecord
 from codegrep.tracking.names import describe
 
@@ -35,7 +35,7 @@ class EventRow:
     worst: tuple[float | None, ...]
 
 
-def event_rows(designs: Sequence[Design]) -> list[EventRow]:
+def event_rows(designs: Sequence[ComparedDesign]) -> list[EventRow]:
     """Every kind of event that some run recorded; those that never happened too, since that is news as well."""
     names = sorted(
         {
@@ -50,7 +50,7 @@ def event_rows(designs: Sequence[Design]) -> list[EventRow]:
     return [_row(name, designs) for name in names]
 
 
-def alarms(designs: Sequence[Design]) -> list[str]:
+def alarms(designs: Sequence[ComparedDesign]) -> list[str]:
     """Sentences about runs whose numbers should not be trusted without a look."""
     said = []
     for design in designs:
@@ -84,7 +84,7 @@ def _alarms(run: RunRecord) -> list[str]:
     return found
 
 
-def _row(name: str, designs: Sequence[Design]) -> EventRow:
+def _row(name: str, designs: Sequence[ComparedDesign]) -> EventRow:
     entry = describe(name)
     unit = entry.unit if entry else ""
     counted = unit in _COUNTED

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from codegrep.compare.analysis import ORACLES, Analysis, Retriever
-from codegrep.compare.designs import Design
+from codegrep.compare.designs import ComparedDesign
 from codegrep.compare.verdict import MARGIN
 from codegrep.tracking import style
 from codegrep.tracking.curves import points, smooth
@@ -35,7 +35,7 @@ class _Panel:
     from_zero: bool = True
 
 
-def curves_figure(designs: Sequence[Design]) -> Figure | None:
+def curves_figure(designs: Sequence[ComparedDesign]) -> Figure | None:
     """Training curves as in CodeGrep's figures 2 and 4: mean over seeds as a line, lowest to highest seed as a band.
 
     Rewards that are defined differently are not comparable, so each definition has a panel of its own; F0.5 of the
@@ -56,7 +56,7 @@ def curves_figure(designs: Sequence[Design]) -> Figure | None:
     return figure
 
 
-def _panels(designs: Sequence[Design]) -> list[_Panel]:
+def _panels(designs: Sequence[ComparedDesign]) -> list[_Panel]:
     everyone = tuple(range(len(designs)))
     rewards: dict[str, list[int]] = {}
     for number, design in enumerate(designs):
@@ -78,12 +78,12 @@ def _panels(designs: Sequence[Design]) -> list[_Panel]:
     ]
 
 
-def _lines(panel: _Panel, design: Design) -> list[tuple[np.ndarray, np.ndarray]]:
+def _lines(panel: _Panel, design: ComparedDesign) -> list[tuple[np.ndarray, np.ndarray]]:
     histories = [run.curves for run in design.runs]
     return next((found for name in panel.metrics if (found := points(histories, name))), [])
 
 
-def _draw(axes: Axes, panel: _Panel, designs: Sequence[Design], width: int) -> None:
+def _draw(axes: Axes, panel: _Panel, designs: Sequence[ComparedDesign], width: int) -> None:
     highest = 0.0
     for number in panel.designs:
         lines = _lines(panel, designs[number])
@@ -134,7 +134,7 @@ def _on_common_steps(lines: Sequence[tuple[np.ndarray, np.ndarray]], width: int)
     return np.array(common), np.array(rows)
 
 
-def _legend(figure: Figure, designs: Sequence[Design]) -> None:
+def _legend(figure: Figure, designs: Sequence[ComparedDesign]) -> None:
     handles = [
         figure.axes[0].plot([], [], color=style.colour(i), ls=_LINES[i % len(_LINES)], lw=2)[0]
         for i in range(len(designs))
@@ -143,7 +143,7 @@ def _legend(figure: Figure, designs: Sequence[Design]) -> None:
     figure.legend(handles, labels, loc="outside upper left", ncols=min(5, len(designs)), frameon=False, fontsize=9)
 
 
-def _reading(designs: Sequence[Design], width: int) -> str:
+def _reading(designs: Sequence[ComparedDesign], width: int) -> str:
     words = ["optimiser step"]
     if any(len(design.runs) > 1 for design in designs):
         words.append("line: mean over seeds; band: lowest to highest seed")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 from codegrep.engines.engine import Engine, Generation, GenerationRequest, StaleWeightsError
-from codegrep.engines.replicas import Patience, RemoteEngine
+from codegrep.engines.replicas import RemoteEngine, RetryPolicy
 
 if TYPE_CHECKING:
     from codegrep.engines.adapter import AdapterPackage, AdapterReceipt
@@ -112,7 +112,7 @@ class ReplicaResources:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-def start_replicas(count: int, build: Build, resources: ReplicaResources, patience: Patience) -> RemoteEngine:
+def start_replicas(count: int, build: Build, resources: ReplicaResources, patience: RetryPolicy) -> RemoteEngine:
     """Start actors in the running Ray, spread over its nodes. They are restarted by Ray as often as they die.
 
     Whether the resources can be had is to be asked first (`codegrep.runtime.placement`): Ray waits for ever.

@@ -39,14 +39,14 @@ class GenerationRequest:
 
     Attributes:
         seed: None leaves the draw to the engine's generator.
-        kin: requests with the same number begin alike (rollouts of one issue, turns of one rollout), so that one
-            replica's prefix cache serves them; None where nothing is known.
+        prefix_group: requests with the same number begin alike (rollouts of one issue, turns of one rollout), so that
+            the prefix cache of one replica serves them; None where nothing is known.
     """
 
     prompt_ids: tuple[int, ...]
     sampling: Sampling
     seed: int | None = None
-    kin: int | None = None
+    prefix_group: int | None = None
 
 
 @dataclass(frozen=True)

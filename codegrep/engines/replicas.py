@@ -25,7 +25,7 @@ _PAUSE = 0.5
 
 
 @dataclass(frozen=True)
-class Patience:
+class RetryPolicy:
     """How long and how often.
 
     Attributes:
@@ -62,7 +62,7 @@ class RemoteEngine:
         weights_version: of the last sync.
     """
 
-    def __init__(self, handles: Sequence[Any], patience: Patience) -> None:
+    def __init__(self, handles: Sequence[Any], patience: RetryPolicy) -> None:
         if not handles:
             raise ValueError("at least one replica is needed")
         self._patience = patience
@@ -171,9 +171,9 @@ class RemoteEngine:
         fresh = [replica for replica in self._replicas if replica not in tried] or self._replicas
         able = [replica for replica in fresh if replica.ready] or fresh
         idlest = min(able, key=lambda replica: replica.outstanding)
-        if request.kin is None:
+        if request.prefix_group is None:
             return idlest
-        home = able[request.kin % len(able)]
+        home = able[request.prefix_group % len(able)]
         return home if home.outstanding <= idlest.outstanding + _SLACK else idlest
 
     async def _make_ready(self, replica: _Replica) -> AdapterReceipt | None:
@@ -244,7 +244,7 @@ class _GoneError(EngineLostError):
     """The actor died; Ray is starting it again."""
 
 
-def _again(handles: Sequence[Any], patience: Patience, package: AdapterPackage | None) -> RemoteEngine:
+def _again(handles: Sequence[Any], patience: RetryPolicy, package: AdapterPackage | None) -> RemoteEngine:
     engine = RemoteEngine(handles, patience)
     if package is not None:
         engine._package, engine._sha256, engine.weights_version = package, package.sha256, package.version

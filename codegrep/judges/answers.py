@@ -22,12 +22,12 @@ from typing import Any, Protocol
 
 from codegrep.issues.issue import LineRange
 from codegrep.judges.endpoint import (
-    Answer,
     AnswerCache,
     ChatClient,
     Endpoint,
     Prompt,
     Read,
+    Reply,
     Usage,
     code_of,
     fenced,
@@ -185,7 +185,7 @@ def parse_opinion(text: str, code: str) -> tuple[bool, str] | None:
     return agrees, visible(reason)[:300] if isinstance(reason, str) else ""
 
 
-def _opinion(answer: Answer) -> Opinion:
+def _opinion(answer: Reply) -> Opinion:
     if answer.value is None:
         return Opinion(None, error=answer.error)
     return Opinion(answer.value["agrees"] is True, str(answer.value.get("reason", "")), cached=answer.cached)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from codegrep.judges.endpoint import ChatClient, Endpoint, Prompt, code_of, fenced, object_with, shortened
-from codegrep.rewards.turn_credit import Trajectory, TurnFacts
+from codegrep.rewards.turn_credit import RolloutFacts, TurnFacts
 
 _PROMPT = """\
 You judge the steps of a search agent. It was given a problem report and searched a code repository for the files that
@@ -42,7 +42,7 @@ _MAX_STATEMENT, _MAX_STEP, _MAX_PATHS = 6000, 1500, 20  # characters, characters
 
 
 def judged(
-    trajectory: Trajectory,
+    trajectory: RolloutFacts,
     *,
     url: str,
     model: str,
@@ -98,7 +98,7 @@ def judged(
 judged.asks_a_model = True  # type: ignore[attr-defined]
 
 
-def prompt(trajectory: Trajectory) -> tuple[str, str]:
+def prompt(trajectory: RolloutFacts) -> tuple[str, str]:
     """What the model is asked, and the code that its answer has to hold. Long parts are cut, visibly."""
     turns = [turn for turn in trajectory.turns if turn.submission is None]
     statement = shortened(trajectory.statement, _MAX_STATEMENT) or "(not known)"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from codegrep.lab.designs import Design
 from codegrep.lab.stored import Stored
 from codegrep.rewards.advantage import normalise, spread
-from codegrep.rewards.governance import Verdict, govern
+from codegrep.rewards.governance import MaskDecision, govern
 from codegrep.rewards.outcome import LOST, score
 
 Floats = NDArray[np.float64]
@@ -84,7 +84,7 @@ def rescore(stored: Stored, design: Design, advance: Callable[[int], object] = l
     return Rescored(design, rewards, parts, normalised, factors, kept, alive, failed, first_failure)
 
 
-def _kept(verdict: Verdict, tokens: tuple[int, ...]) -> float:
+def _kept(verdict: MaskDecision, tokens: tuple[int, ...]) -> float:
     if verdict.handling == "normal":
         return float(verdict.cause not in LOST)
     total = sum(tokens)

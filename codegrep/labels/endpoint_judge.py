@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from codegrep.errors import ConfigError
-from codegrep.judges.endpoint import Answer, AnswerCache, ChatClient, Endpoint, Prompt
-from codegrep.labels.judging import READING, PromptedJudge, Question, Verdict, majority, parse_answer, prompt
+from codegrep.judges.endpoint import AnswerCache, ChatClient, Endpoint, Prompt, Reply
+from codegrep.labels.judging import READING, PromptedJudge, Question, Relevance, majority, parse_answer, prompt
 
 
 class EndpointJudge(PromptedJudge):
@@ -32,7 +32,7 @@ class EndpointJudge(PromptedJudge):
         self._votes = votes
         super().__init__(f"llm:{endpoint.model}", self._client.usage)
 
-    def judge(self, questions: Sequence[Question]) -> list[Verdict]:
+    def judge(self, questions: Sequence[Question]) -> list[Relevance]:
         """See Judge."""
         prompts = [Prompt(prompt(question), vote) for question in questions for vote in range(self._votes)]
         answers = self._client.ask(prompts, _read)
@@ -46,15 +46,15 @@ def _read(text: str) -> Mapping[str, Any] | None:
     return {"label": parsed[0], "ambiguous": parsed[1], "text": text.strip()[-200:]}
 
 
-def _verdict(answers: Sequence[Answer]) -> Verdict:
+def _verdict(answers: Sequence[Reply]) -> Relevance:
     values = []
     for answer in answers:
         if answer.value is None:
-            return Verdict("", error=answer.error)
+            return Relevance("", error=answer.error)
         values.append(answer.value)
     labels = [str(value["label"]) for value in values]
     label = majority(labels)
     against = sum(1 for one in labels if one != "RELEVANT")
     words = next((str(value["text"]) for value in values if value["text"]), "")
     ambiguous = any(bool(value["ambiguous"]) for value in values)
-    return Verdict(label, words, (len(labels) - against, against), ambiguous=ambiguous)
+    return Relevance(label, words, (len(labels) - against, against), ambiguous=ambiguous)

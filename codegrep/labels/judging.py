@@ -48,7 +48,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Relevance:
     """A judge's answer.
 
     Attributes:
@@ -84,8 +84,8 @@ class Judge(Protocol):
         """What was used so far."""
         ...
 
-    def judge(self, questions: Sequence[Question]) -> list[Verdict]:
-        """A verdict for each question, in order. An outage is a Verdict with an error; it is never raised."""
+    def judge(self, questions: Sequence[Question]) -> list[Relevance]:
+        """A verdict for each question, in order. An outage is a Relevance with an error; it is never raised."""
         ...
 
 

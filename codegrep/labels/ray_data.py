@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from codegrep.errors import ConfigError, DiskError, InfrastructureError
-from codegrep.labels.judging import Judge, Verdict
+from codegrep.labels.judging import Judge, Relevance
 from codegrep.labels.shard_work import MiningSettings, ShardRecord, judge_table, mine_shard, with_verdicts
 from codegrep.labels.shards import Shard
 from codegrep.labels.tokens import open_counter
@@ -187,7 +187,7 @@ def _unpacked(packed: bytes) -> tuple[pa.Table, ShardRecord]:
     return table.replace_schema_metadata(None), record
 
 
-def through_ray_data(
+def mine_shards(
     shards: Sequence[Shard],
     settings: MiningSettings,
     tokenizer: str,
@@ -251,11 +251,11 @@ def judged_by_driver(
     """Verdicts of a judge that is a Ray Data pipeline of its own, over the unjudged candidates of all shards.
 
     Args:
-        judge: has `judge_files(paths, min_tokens)`, which yields (path, position, Verdict) in any order, and `label`.
+        judge: has `judge_files(paths, min_tokens)`, which yields (path, position, Relevance) in any order, and `label`.
     """
     waiting = {str(files.unjudged(shard)): shard for shard in shards if files.unjudged(shard).is_file()}
     left = {p: _askable(p, min_tokens) for p in waiting}
-    answers: dict[str, dict[int, Verdict]] = {path: {} for path in waiting}
+    answers: dict[str, dict[int, Relevance]] = {path: {} for path in waiting}
     for path in [p for p in waiting if not left[p]]:
         yield _finish(waiting.pop(path), files, answers.pop(path), judge.label), ""
     for path, position, verdict in judge.judge_files(sorted(waiting), min_tokens):
@@ -270,7 +270,7 @@ def _askable(path: str, min_tokens: int) -> int:
     )
 
 
-def _finish(shard: Shard, files: ShardFiles, verdicts: dict[int, Verdict], label: str) -> Shard:
+def _finish(shard: Shard, files: ShardFiles, verdicts: dict[int, Relevance], label: str) -> Shard:
     unjudged = files.unjudged(shard)
     record = ShardRecord.from_json(json.loads(unjudged.with_suffix(".json").read_text(encoding="utf-8")))
     files.write(shard, with_verdicts(parquet.read_table(unjudged), record, verdicts, label), record)

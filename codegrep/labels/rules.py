@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from codegrep.judges.endpoint import Usage
 from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
-from codegrep.labels.judging import Question, Verdict
+from codegrep.labels.judging import Question, Relevance
 from codegrep.text import plain
 
 # What is rejected must be the file: "the failure is unrelated" says nothing of it.
@@ -85,21 +85,21 @@ class RulesJudge:
         """See Judge."""
         return self._usage
 
-    def judge(self, questions: Sequence[Question]) -> list[Verdict]:
+    def judge(self, questions: Sequence[Question]) -> list[Relevance]:
         """See Judge."""
         self._usage.requests += len(questions)
         return [self._one(question.evidence) for question in questions]
 
-    def _one(self, text: str) -> Verdict:
+    def _one(self, text: str) -> Relevance:
         text = _WRAP.sub(" ", _EMPHASIS.sub("", plain(text)))
         if not _HINT.search(text) or not (found := _ANY.search(text)):
-            return Verdict(RELEVANT, "no clear rejection", (1, 0))
+            return Relevance(RELEVANT, "no clear rejection", (1, 0))
         if _DOUBT.search(_sentence(text, found.start(), found.end())):
-            return Verdict(RELEVANT, "a rejection in doubt", (1, 0), ambiguous=True)
+            return Relevance(RELEVANT, "a rejection in doubt", (1, 0), ambiguous=True)
         if self._AGREES.search(text):
-            return Verdict(RELEVANT, "rejection and confirmation in one text", (1, 0), ambiguous=True)
+            return Relevance(RELEVANT, "rejection and confirmation in one text", (1, 0), ambiguous=True)
         rule = next(name for name, pattern in _RULES.items() if pattern.match(text, found.start()))
-        return Verdict(NOT_RELEVANT, f"{rule}: {found[0][:80]}", (0, 1))
+        return Relevance(NOT_RELEVANT, f"{rule}: {found[0][:80]}", (0, 1))
 
 
 def _sentence(text: str, start: int, end: int) -> str:

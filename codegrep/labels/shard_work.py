@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from codegrep.labels import candidates as records
 from codegrep.labels.columnar import mine
-from codegrep.labels.judging import Judge, Question, Verdict
+from codegrep.labels.judging import Judge, Question, Relevance
 from codegrep.labels.requests import ReadRules
 from codegrep.labels.shards import Shard, batches
 from codegrep.labels.tokens import TokenCounter
@@ -144,9 +144,9 @@ def judge_table(table: pa.Table, record: ShardRecord, judge: Judge, min_tokens: 
     return with_verdicts(table, record, dict(zip(asked, verdicts, strict=True)), judge.label)
 
 
-def with_verdicts(table: pa.Table, record: ShardRecord, verdicts: dict[int, Verdict], label: str) -> pa.Table:
+def with_verdicts(table: pa.Table, record: ShardRecord, verdicts: dict[int, Relevance], label: str) -> pa.Table:
     """Put verdicts, by position, into the columns of a table."""
-    none = Verdict("")
+    none = Relevance("")
     rows = [verdicts.get(n, none) for n in range(table.num_rows)]
     columns: dict[str, list[Any]] = {
         "judge": [label if n in verdicts else "" for n in range(table.num_rows)],

@@ -16,7 +16,7 @@ from codegrep.judges.endpoint import PATIENCE
 from codegrep.labels import stage_report
 from codegrep.labels.gold import GoldPatches, from_file, from_issues
 from codegrep.labels.importing import imported, trajectory_files
-from codegrep.labels.ray_data import JudgeChoice, ShardFiles, judged_by_driver, through_ray_data
+from codegrep.labels.ray_data import JudgeChoice, ShardFiles, judged_by_driver, mine_shards
 from codegrep.labels.requests import ReadRules
 from codegrep.labels.shard_work import MINING_VERSION, MiningSettings, ShardRecord
 from codegrep.labels.shards import Shard, shards_of
@@ -232,7 +232,7 @@ def _mine(
     quarantine: list[dict[str, str]] = []
     with context.progress("trajectories", total) as advance:
         advance.to(done)
-        ended = through_ray_data(todo, settings, _tokenizer(context), files, judge, config.labels.workers)
+        ended = mine_shards(todo, settings, _tokenizer(context), files, judge, config.labels.workers)
         for shard, reason in ended:
             if reason:
                 quarantine.append({"where": shard.where, "reason": reason})

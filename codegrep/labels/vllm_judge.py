@@ -7,7 +7,7 @@ from typing import Any
 
 from codegrep.errors import ConfigError
 from codegrep.judges.endpoint import Usage
-from codegrep.labels.judging import PromptedJudge, Question, Verdict, parse_answer, prompt
+from codegrep.labels.judging import PromptedJudge, Question, Relevance, parse_answer, prompt
 
 
 class VLLMJudge(PromptedJudge):
@@ -27,11 +27,11 @@ class VLLMJudge(PromptedJudge):
         self._sampling = {"temperature": temperature, "max_tokens": max_tokens}
         super().__init__(f"vllm:{model}", Usage())
 
-    def judge(self, questions: Sequence[Question]) -> list[Verdict]:
+    def judge(self, questions: Sequence[Question]) -> list[Relevance]:
         """Not for single lists: an engine's start costs minutes."""
         raise ConfigError("VLLMJudge judges whole sets only", "Set judge.where=driver")
 
-    def judge_files(self, paths: Sequence[str], min_tokens: int) -> Iterator[tuple[str, int, Verdict]]:
+    def judge_files(self, paths: Sequence[str], min_tokens: int) -> Iterator[tuple[str, int, Relevance]]:
         """Verdicts of all candidates in some Parquet files that are long enough."""
         if not paths:
             return
@@ -88,10 +88,10 @@ class _Rows:
         ]
 
 
-def _verdict(answer: str) -> Verdict:
+def _verdict(answer: str) -> Relevance:
     parsed = parse_answer(answer)
     if parsed is None:
-        return Verdict("", error="empty answer")
+        return Relevance("", error="empty answer")
     label, ambiguous = parsed
     votes = (1, 0) if label == "RELEVANT" else (0, 1)
-    return Verdict(label, answer.strip()[-200:], votes, ambiguous=ambiguous)
+    return Relevance(label, answer.strip()[-200:], votes, ambiguous=ambiguous)

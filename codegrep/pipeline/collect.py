@@ -29,7 +29,7 @@ from codegrep.tracking.run import TrackingHandle
 from codegrep.tracking.system import SystemMetrics
 from codegrep.training.callbacks import OnLog
 from codegrep.training.guard_rails import Alarm, OnAlarm
-from codegrep.training.loops import Policy
+from codegrep.training.loops import LivePolicy
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,14 @@ class OpenPolicyCollector:
     seed: int
     tracking: TrackingHandle | None = None
 
-    def __call__(self, policy: Policy) -> PolicyCollector:
+    def __call__(self, policy: LivePolicy) -> PolicyCollector:
         return PolicyCollector(policy, self)
 
 
 class PolicyCollector:
     """Samples from the policy in training, through the run's engine (training.loops.Collector)."""
 
-    def __init__(self, policy: Policy, options: OpenPolicyCollector) -> None:
+    def __init__(self, policy: LivePolicy, options: OpenPolicyCollector) -> None:
         settings, grpo = options.settings, options.grpo
         self._engine = options.engine.follow(policy)
         self._rollouts = RolloutLoop(

@@ -14,7 +14,7 @@ from codegrep.errors import CodegrepError, InfrastructureError
 from codegrep.issues import Issue
 from codegrep.issues.source import RepositoryLocation
 from codegrep.protocol.chat import ChatFormat
-from codegrep.rollout.loop import RolloutLoop, Sandbox
+from codegrep.rollout.loop import RolloutLoop, TurnRunner
 from codegrep.rollout.policy import ScriptedPolicy
 from codegrep.rollout.teacher import Teacher, first_row, gold_met
 
@@ -46,7 +46,7 @@ class _Loop:
 class TeacherWorker:
     """Runs the scripted teacher. A row an issue: the rollout, the first file shown, and the gold files that it met."""
 
-    def __init__(self, model: str, settings: AgentSettings, teacher: TeacherConfig, sandbox: Sandbox) -> None:
+    def __init__(self, model: str, settings: AgentSettings, teacher: TeacherConfig, sandbox: TurnRunner) -> None:
         from codegrep.engines.models import load_tokenizer
 
         self._chat = ChatFormat(load_tokenizer(Path(model)))
@@ -87,7 +87,7 @@ class AgentWorker:
         self,
         engine: EngineHandle,
         settings: AgentSettings,
-        sandbox: Sandbox,
+        sandbox: TurnRunner,
         temperature: float,
         seed: int,
         label: str,

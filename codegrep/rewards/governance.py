@@ -111,7 +111,7 @@ class Rules:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class MaskDecision:
     """What becomes of one rollout.
 
     Attributes:
@@ -134,7 +134,7 @@ class Verdict:
         return RewardParts(0.0) if self.scored_as == "zero" else None
 
 
-def govern(conduct: Conduct, rules: Rules) -> Verdict:
+def govern(conduct: Conduct, rules: Rules) -> MaskDecision:
     """Verdict on one rollout. That it is lost goes before repetition, that before excessive calls, that before a
     missing verdict, that before the recorded cause.
 
@@ -147,12 +147,12 @@ def govern(conduct: Conduct, rules: Rules) -> Verdict:
     count = len(conduct.calls_per_turn)
     handling = rules.handling.get(cause, _DEFAULTS.get(cause, "normal"))
     if handling == "normal":
-        return Verdict(cause, handling, (True,) * count, "own")
+        return MaskDecision(cause, handling, (True,) * count, "own")
     if handling == "last_turn":
-        return Verdict(cause, handling, tuple(index == turn for index in range(count)), "zero")
+        return MaskDecision(cause, handling, tuple(index == turn for index in range(count)), "zero")
     switches = {INFRASTRUCTURE: rules.infrastructure_in_group, PROMPT_TOO_LONG: False, JUDGE_FAILED: False}
     in_group = switches.get(cause, rules.masked_in_group)
-    return Verdict(cause, handling, (False,) * count, "zero" if in_group else "none")
+    return MaskDecision(cause, handling, (False,) * count, "zero" if in_group else "none")
 
 
 def _cause(conduct: Conduct, rules: Rules) -> tuple[str, int]:

@@ -13,13 +13,13 @@ again at regions that were seen. This is a rule in its place; values and details
 from __future__ import annotations
 
 from codegrep.issues.issue import LineRange
-from codegrep.rewards.turn_credit import CallFacts, Trajectory
+from codegrep.rewards.turn_credit import CallFacts, RolloutFacts
 
 _Lines = list[tuple[int, int]]  # closed intervals, disjoint, in order
 
 
 def information_gain(
-    trajectory: Trajectory,
+    trajectory: RolloutFacts,
     *,
     new: float = 1.0,
     seen: float = 0.3,

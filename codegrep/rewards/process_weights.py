@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from codegrep.rewards.turn_credit import Trajectory, TurnScorer, TurnScores
+from codegrep.rewards.turn_credit import RolloutFacts, TurnScorer, TurnScores
 
 FLOOR = 0.1  # the paper's
 
@@ -89,7 +89,7 @@ class ProcessScoring:
     floor: float = FLOOR
     concurrency: int = 1
 
-    def scores(self, trajectory: Trajectory) -> tuple[TurnScores | None, Standing]:
+    def scores(self, trajectory: RolloutFacts) -> tuple[TurnScores | None, Standing]:
         """Valid scores of a rollout's turns, or None and why there are none.
 
         A scorer that gives no list, one of another length, or a score outside [0, 1] makes the rollout "invalid", as a

@@ -67,7 +67,7 @@ class TurnFacts:
 
 
 @dataclass(frozen=True)
-class Trajectory:
+class RolloutFacts:
     """What a turn scorer sees of one rollout.
 
     Attributes:
@@ -89,11 +89,11 @@ class Trajectory:
 # One score in [0, 1] for each turn, None for a turn that is not judged; None in place of the list where the whole
 # trajectory has no valid scores (a judge failed).
 TurnScores = Sequence[float | None]
-TurnScorer = Callable[[Trajectory], TurnScores | None]
+TurnScorer = Callable[[RolloutFacts], TurnScores | None]
 
 
 def outcome_credit(
-    trajectory: Trajectory,
+    trajectory: RolloutFacts,
     *,
     new_gold: float = 1.0,
     seen_gold: float = 0.6,

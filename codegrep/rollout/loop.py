@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 MakePolicy = Callable[[Engine, Sampling, int | None], Policy]
 
 
-class Sandbox(Protocol):
+class TurnRunner(Protocol):
     """Runs the calls of one turn, concurrently, in the tree of one commit."""
 
     async def run_turn(self, repo: str, commit: str, calls: Sequence[ToolCall | MalformedCall]) -> list[ToolResult]:
@@ -83,7 +83,7 @@ class RolloutLoop:
     def __init__(
         self,
         engine: Engine | None,
-        sandbox: Sandbox,
+        sandbox: TurnRunner,
         chat: ChatFormat,
         agent: AgentConfig,
         tools: ToolsConfig,

@@ -15,7 +15,7 @@ from codegrep.protocol.calls import ToolStatus
 from codegrep.protocol.parse import parse_message
 from codegrep.rewards.governance import Conduct
 from codegrep.rewards.outcome import Outcome
-from codegrep.rewards.turn_credit import CallFacts, Trajectory, TurnFacts
+from codegrep.rewards.turn_credit import CallFacts, RolloutFacts, TurnFacts
 from codegrep.rollout.record import CallRecord, Rollout, Turn
 
 
@@ -101,9 +101,9 @@ def turn_facts(rollout: Rollout) -> list[TurnFacts]:
     ]
 
 
-def trajectory_of(rollout: Rollout, statement: str = "") -> Trajectory:
+def trajectory_of(rollout: Rollout, statement: str = "") -> RolloutFacts:
     """What a turn scorer sees of a rollout. statement: the issue's text, for judges."""
-    return Trajectory(tuple(turn_facts(rollout)), frozenset(rollout.gold_files), statement)
+    return RolloutFacts(tuple(turn_facts(rollout)), frozenset(rollout.gold_files), statement)
 
 
 def question_of(outcome: Outcome, rollout: Rollout, issue: Issue) -> AnswerQuestion:

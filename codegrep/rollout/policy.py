@@ -72,8 +72,8 @@ class EnginePolicy:
         """Sample one turn."""
         sampling = replace(self._sampling, max_tokens=min(self._sampling.max_tokens, state.max_tokens))
         seed = None if self._seed is None else turn_seed(self._seed, state.turn)
-        kin = zlib.crc32(state.issue.instance_id.encode("utf-8", "replace"))
-        return await self._engine.generate(GenerationRequest(state.context_ids, sampling, seed, kin))
+        prefix_group = zlib.crc32(state.issue.instance_id.encode("utf-8", "replace"))
+        return await self._engine.generate(GenerationRequest(state.context_ids, sampling, seed, prefix_group))
 
 
 class ChatPolicy:

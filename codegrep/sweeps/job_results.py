@@ -23,7 +23,7 @@ _MODELS = ("trained", "warm_start", "base")
 
 
 @dataclass(frozen=True)
-class Outcome:
+class JobResult:
     """One job.
 
     Attributes:
@@ -55,21 +55,21 @@ class Outcome:
         return asdict(self) | {"overrides": " ".join(self.overrides)}
 
 
-def write(folder: Path, outcomes: Sequence[Outcome]) -> None:
+def write(folder: Path, outcomes: Sequence[JobResult]) -> None:
     """Keep them as outcomes.json in the sweep's folder."""
     write_json(folder / "outcomes.json", [asdict(outcome) for outcome in outcomes])
 
 
-def read(folder: Path) -> list[Outcome]:
+def read(folder: Path) -> list[JobResult]:
     """The record of a sweep's folder; empty when there is none yet."""
     try:
         rows = json.loads((folder / "outcomes.json").read_text(encoding="utf-8"))
     except OSError:
         return []
-    return [Outcome(**{**row, "overrides": tuple(row["overrides"])}) for row in rows]
+    return [JobResult(**{**row, "overrides": tuple(row["overrides"])}) for row in rows]
 
 
-def table(name: str, outcomes: Sequence[Outcome]) -> Table:
+def table(name: str, outcomes: Sequence[JobResult]) -> Table:
     """For the terminal."""
     made = Table(title=f"Sweep {name}", title_justify="left", box=None, pad_edge=False)
     for heading in ("job", "overrides", "outcome", "F0.5", "seconds", "starts"):
@@ -90,7 +90,7 @@ def table(name: str, outcomes: Sequence[Outcome]) -> Table:
     return made
 
 
-def reasons(outcomes: Sequence[Outcome]) -> list[str]:
+def reasons(outcomes: Sequence[JobResult]) -> list[str]:
     """One line for each job that did not complete and has a reason."""
     return [
         f"job {o.job}: {o.reason}" + (f" (log: {o.log})" if o.log else "")

@@ -47,7 +47,7 @@ from codegrep.runtime.process_lock import alone
 from codegrep.runtime.ray_connection import connected
 from codegrep.runtime.resource_requests import request_of
 from codegrep.sweeps import job_results
-from codegrep.sweeps.job_results import Outcome
+from codegrep.sweeps.job_results import JobResult
 from codegrep.sweeps.sweep import Job, Limits, Queue
 from codegrep.tracking.run import Tracker, TrackingHandle
 from codegrep.tracking.store import resolve
@@ -206,17 +206,17 @@ def _compose(master: DictConfig, context: HydraContext, overrides: list[str], nu
 
 def _known(
     composed: Sequence[_Composed], settings: LauncherSettings, parent: Tracker, sweep_id: str
-) -> dict[int, Outcome]:
+) -> dict[int, JobResult]:
     """Jobs that need no start: refused ones, and those whose run is complete."""
     known = {}
     for job in composed:
         if job.config is None:
-            known[job.number] = Outcome(job.number, job.overrides, "", job_results.REFUSED, reason=job.refused)
+            known[job.number] = JobResult(job.number, job.overrides, "", job_results.REFUSED, reason=job.refused)
         elif not settings.redo and is_completed(job.config):
             run = run_name(job.config)
             folder = job.config.outputs_path / "runs" / run
             f05 = job_results.held_out_f05(folder)
-            known[job.number] = Outcome(job.number, job.overrides, run, job_results.COMPLETED, f05=f05)
+            known[job.number] = JobResult(job.number, job.overrides, run, job_results.COMPLETED, f05=f05)
             _adopt(job.config, folder, sweep_id, parent.run_id)
     return known
 
@@ -262,7 +262,7 @@ def _sweep_id(name: str, composed: Sequence[_Composed]) -> str:
     return f"{re.sub(r'[^A-Za-z0-9_-]+', '_', label).strip('_-')[:48] or 'sweep'}-{digest}"
 
 
-def _returned(outcome: Outcome) -> JobReturn:
+def _returned(outcome: JobResult) -> JobReturn:
     made = JobReturn(overrides=list(outcome.overrides), status=JobStatus.COMPLETED)
     made.return_value = outcome.f05
     return made

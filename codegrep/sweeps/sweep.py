@@ -17,7 +17,7 @@ from codegrep.runtime.resource_requests import Request
 from codegrep.sweeps import job_results
 from codegrep.sweeps.admission import Ledger, Node, place
 from codegrep.sweeps.job_process import JobProcess
-from codegrep.sweeps.job_results import Outcome
+from codegrep.sweeps.job_results import JobResult
 
 # Time for a job to end in order after Ctrl-C; then it is killed.
 STOP_SECONDS = 60.0
@@ -65,7 +65,7 @@ class _Running:
     job: Job
     actor: Any
     began: float
-    before: Outcome
+    before: JobResult
 
 
 class Queue:
@@ -92,11 +92,11 @@ class Queue:
         self._nodes = nodes or living_nodes
         self._ledger = Ledger()
         self._running: dict[Any, _Running] = {}
-        self._result: dict[int, Outcome] = {}
+        self._result: dict[int, JobResult] = {}
         self._too_large_since: float | None = None
         self._said = time.monotonic()
 
-    def run(self, jobs: Sequence[Job], known: Sequence[Outcome] = ()) -> list[Outcome]:
+    def run(self, jobs: Sequence[Job], known: Sequence[JobResult] = ()) -> list[JobResult]:
         """Run all jobs; what became of them, with the known ones, in the order of their numbers.
 
         The record on disk is true at every moment. Ctrl-C stops the running jobs in order and is raised again after
@@ -104,7 +104,7 @@ class Queue:
         """
         self._result = {o.job: o for o in known}
         for job in jobs:
-            self._result[job.number] = Outcome(job.number, job.overrides, job.run, job_results.WAITING)
+            self._result[job.number] = JobResult(job.number, job.overrides, job.run, job_results.WAITING)
         waiting = deque(jobs)
         self._write()
         try:
@@ -119,7 +119,7 @@ class Queue:
         return self.outcomes
 
     @property
-    def outcomes(self) -> list[Outcome]:
+    def outcomes(self) -> list[JobResult]:
         """What is known so far."""
         return [self._result[number] for number in sorted(self._result)]
 
@@ -194,7 +194,7 @@ class Queue:
         if not done:
             self._say_status()
 
-    def _outcome(self, running: _Running, reference: Any) -> Outcome:
+    def _outcome(self, running: _Running, reference: Any) -> JobResult:
         job, log = running.job, self._folder / running.job.log
         code: int | None = None
         try:

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from codegrep.tracking import style
 from codegrep.tracking.curves import training_curves
-from codegrep.tracking.rows import EvaluationRow, IssueScore
+from codegrep.tracking.rows import EvaluationRow, PairedScore
 from codegrep.tracking.style import COLOURS, GREY
 from codegrep.tracking.terminal import resampled
 
@@ -71,7 +71,7 @@ def retriever_bars(rows: Sequence[EvaluationRow], title: str = "File F0.5 on hel
     return figure
 
 
-def gain_by_issue(scores: Sequence[IssueScore], before: str, after: str) -> Figure:
+def gain_by_issue(scores: Sequence[PairedScore], before: str, after: str) -> Figure:
     """F0.5 of `after` minus F0.5 of `before`, issue by issue, sorted: how many gained, how many lost, and by how much.
 
     Args:

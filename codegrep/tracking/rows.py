@@ -90,7 +90,7 @@ class FunnelRow:
 
 
 @dataclass(frozen=True)
-class IssueScore:
+class PairedScore:
     """F0.5 of two retrievers on one issue; `before` is the one that is compared with."""
 
     instance_id: str

@@ -35,7 +35,7 @@ from codegrep.training.lora import PolicyModel, lora_config
 from codegrep.training.lora_linear import use_fused_lora
 from codegrep.training.loss_terms import Denominator, SequenceCorrection, aggregate, kl_k2, kl_k3
 from codegrep.training.refill import Refill
-from codegrep.training.score_batch import DeadGroups, Settled, Settlement
+from codegrep.training.score_batch import BatchScorer, DeadGroups, ScoredRollout
 from codegrep.training.scoring import add_scoring
 from codegrep.training.signal_metrics import judge_sums, settlement_sums
 from codegrep.training.step_metrics import Sums, add_up, kept, rollout_sums
@@ -113,8 +113,8 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         self._group_size = settings.group_size
         self._end = cast(int, tokenizer.eos_token_id)
         self._factor, self._baseline = factor, baseline
-        self._settlement = Settlement(reward, rules, process, cast(DeadGroups, settings.dead_groups), verdicts)
-        self._settled: list[Settled] = []
+        self._settlement = BatchScorer(reward, rules, process, cast(DeadGroups, settings.dead_groups), verdicts)
+        self._settled: list[ScoredRollout] = []
         self._phases: defaultdict[str, float] = defaultdict(float)
         self._loss = settings
         self._max_completion_tokens = max_completion_tokens
@@ -173,7 +173,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         settled = self._settled
         return training_rows([one.rollout for one in settled], [one.mask for one in settled], self._end)
 
-    def _collected_and_settled(self, ids: Sequence[str]) -> list[Settled]:
+    def _collected_and_settled(self, ids: Sequence[str]) -> list[ScoredRollout]:
         """Groups of these issues. Everything but the advantage is decided here: what is masked has to be known before
         TRL counts tokens.
         """
@@ -202,11 +202,11 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
             if name != "engine/sync_seconds" and not name.startswith("errors/")
         }
 
-    def _refill(self, groups: int) -> list[Settled]:
+    def _refill(self, groups: int) -> list[ScoredRollout]:
         """Give the places of dropped groups to other issues, as far as train.grpo.refill_rounds goes; the groups that
         were sampled for it.
         """
-        size, filled, drawn = self._group_size, 0, list[Settled]()
+        size, filled, drawn = self._group_size, 0, list[ScoredRollout]()
 
         def dead() -> list[int]:
             starts = range(0, groups * size, size)

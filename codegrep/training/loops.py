@@ -46,7 +46,7 @@ OpenAlarms = Callable[[], OnAlarm]
 
 
 @dataclass(frozen=True)
-class Policy:
+class LivePolicy:
     """What a collector samples from.
 
     Attributes:
@@ -80,7 +80,7 @@ class Collector(Protocol):
         ...
 
 
-OpenCollector = Callable[[Policy], Collector]
+OpenCollector = Callable[[LivePolicy], Collector]
 
 
 @dataclass(frozen=True)
@@ -196,7 +196,7 @@ def grpo_loop(config: dict[str, Any]) -> None:
 
         log = StepLog(_open(job.open_log, rank), names)
         trainer.add_callback(rails)
-        with closing(job.open_collector(Policy(trainer.policy, tokenizer, rank, workers))) as collector:
+        with closing(job.open_collector(LivePolicy(trainer.policy, tokenizer, rank, workers))) as collector:
             source.collector = collector
             trainer.add_callback(PauseAt(job.pause_at))
             trainer.add_callback(EarlyStop(job.early_stop, limit, job.settings.updates_per_batch))

@@ -14,7 +14,7 @@ from typing import Literal
 from codegrep.issues.issue import Issue
 from codegrep.judges.verdicts import Judged, Verdicts, matters
 from codegrep.metrics.scores import differ
-from codegrep.rewards.governance import Rules, Verdict, govern
+from codegrep.rewards.governance import MaskDecision, Rules, govern
 from codegrep.rewards.outcome import Outcome, RewardDesign, RewardParts, score
 from codegrep.rewards.process_weights import ProcessScoring, Standing, process_weights
 from codegrep.rewards.turn_credit import TurnScores
@@ -26,7 +26,7 @@ OutcomeOf = Callable[[Rollout, Issue], Outcome]
 
 
 @dataclass(frozen=True)
-class Settled:
+class ScoredRollout:
     """One rollout after settlement.
 
     Attributes:
@@ -40,7 +40,7 @@ class Settled:
 
     rollout: Rollout
     outcome: Outcome
-    verdict: Verdict
+    verdict: MaskDecision
     reward: RewardParts | None
     alive: bool
     mask: tuple[int, ...]
@@ -59,7 +59,7 @@ class Settled:
 
 
 @dataclass(frozen=True)
-class Settlement:
+class BatchScorer:
     """How batches are settled.
 
     Attributes:
@@ -101,7 +101,7 @@ class Settlement:
         outcome_of: OutcomeOf,
         group_size: int,
         judged: Judged | None = None,
-    ) -> list[Settled]:
+    ) -> list[ScoredRollout]:
         """Every rollout of the batch, groups standing together. Deterministic: the same records and opinions, the same
         result.
 
@@ -130,7 +130,7 @@ class Settlement:
             dropped = self.dead_groups == "drop" and not alive
             scores, standing = scored[index]
             settled.append(
-                Settled(
+                ScoredRollout(
                     rollout,
                     outcomes[index],
                     verdict,
@@ -144,7 +144,7 @@ class Settlement:
         return settled
 
     def _scores(
-        self, rollouts: Sequence[Rollout], issues: Mapping[str, Issue], verdicts: Sequence[Verdict]
+        self, rollouts: Sequence[Rollout], issues: Mapping[str, Issue], verdicts: Sequence[MaskDecision]
     ) -> list[tuple[TurnScores | None, Standing]]:
         """Turn scores of each rollout. Masked ones are not judged."""
         if self.process.scorer is None:
@@ -172,7 +172,7 @@ def with_spread(rewards: Sequence[RewardParts | None], group_size: int) -> list[
     return alive
 
 
-def _mask(rollout: Rollout, verdict: Verdict, dropped: bool) -> tuple[int, ...]:
+def _mask(rollout: Rollout, verdict: MaskDecision, dropped: bool) -> tuple[int, ...]:
     if dropped or verdict.handling == "full_mask":
         return (0,) * len(rollout.loss_mask)
     if verdict.handling == "normal":

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from codegrep.judges.verdicts import Judged
 from codegrep.metrics.scores import ROUNDING
 from codegrep.rewards.governance import CAUSES
-from codegrep.training.score_batch import Settled
+from codegrep.training.score_batch import ScoredRollout
 from codegrep.training.step_metrics import Sums, Tally
 
 
 def settlement_sums(
-    settled: Sequence[Settled], factors: Sequence[float], advantages: Sequence[float], floor: float
+    settled: Sequence[ScoredRollout], factors: Sequence[float], advantages: Sequence[float], floor: float
 ) -> Sums:
     """Sums over one worker's rollouts of a step, those that it trains on.
 
@@ -51,7 +51,7 @@ def judge_sums(judged: Judged) -> Sums:
     return tally.sums()
 
 
-def _add_mask(tally: Tally, one: Settled) -> None:
+def _add_mask(tally: Tally, one: ScoredRollout) -> None:
     if one.verdict.handling != "normal":
         tally.total(f"masked/{one.verdict.cause}", 1.0)
     elif one.rollout.generated_tokens and not any(one.mask):
@@ -61,7 +61,7 @@ def _add_mask(tally: Tally, one: Settled) -> None:
         tally.mean("masked/tokens", sampled - sum(one.mask), sampled)
 
 
-def _add_advantage(tally: Tally, one: Settled, advantage: float, floor: float) -> None:
+def _add_advantage(tally: Tally, one: ScoredRollout, advantage: float, floor: float) -> None:
     tokens = one.tokens()
     weights = one.turn_weights(advantage, floor)
     if one.reward is not None:

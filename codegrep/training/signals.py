@@ -15,11 +15,11 @@ from codegrep.judges.verdicts import Verdicts
 from codegrep.rewards.governance import Handling, Rules
 from codegrep.rewards.load import load_function
 from codegrep.rewards.process_weights import ProcessScoring
-from codegrep.rewards.turn_credit import CallFacts, Trajectory, TurnFacts, TurnScorer
+from codegrep.rewards.turn_credit import CallFacts, RolloutFacts, TurnFacts, TurnScorer
 
 # A search that finds, one that repeats, an answer; and a rollout that ended before its first turn.
 _SAMPLES = (
-    Trajectory(
+    RolloutFacts(
         (
             TurnFacts((CallFacts("grep a", ("a.py", "b.py")), CallFacts("grep b", (), ok=False))),
             TurnFacts((CallFacts("grep a", ("a.py", "b.py")),)),
@@ -27,7 +27,7 @@ _SAMPLES = (
         ),
         frozenset({"a.py"}),
     ),
-    Trajectory((), frozenset({"a.py"})),
+    RolloutFacts((), frozenset({"a.py"})),
 )
 
 

@@ -11,7 +11,7 @@ from codegrep.rewards.calls import calls_per_turn
 from codegrep.rewards.outcome import Outcome
 from codegrep.rollout.record import ExitCause, Rollout
 from codegrep.tracking.names import reward_part
-from codegrep.training.score_batch import Settled
+from codegrep.training.score_batch import ScoredRollout
 
 # name -> (sum, count). The metric is sum / count, and is not logged with count 0; with count None it is a plain total.
 Sums = dict[str, tuple[float, float | None]]
@@ -39,7 +39,7 @@ class Tally:
         return {**means, **{name: (total, None) for name, total in self._totals.items()}}
 
 
-def rollout_sums(settled: Sequence[Settled], group_size: int) -> Sums:
+def rollout_sums(settled: Sequence[ScoredRollout], group_size: int) -> Sums:
     """Sums over one worker's rollouts of a step; groups stand together.
 
     Rollouts that are lost (`Rollout.lost`) count in their exit cause, in errors/infrastructure and in the tokens that
@@ -89,7 +89,7 @@ def _add_rollout(tally: Tally, rollout: Rollout, outcome: Outcome) -> None:
     )
 
 
-def _add_group(tally: Tally, group: Sequence[Settled]) -> None:
+def _add_group(tally: Tally, group: Sequence[ScoredRollout]) -> None:
     scored = [(one.reward.total, one.outcome) for one in group if one.reward is not None]
     rewards = [reward for reward, _ in scored]
     tally.mean("group/scored", len(rewards))

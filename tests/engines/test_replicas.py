@@ -17,13 +17,13 @@ import ray
 from codegrep.config import SyncConfig
 from codegrep.engines.actor import ReplicaResources, start_replicas
 from codegrep.engines.engine import Generation, GenerationRequest
-from codegrep.engines.replicas import Patience, RemoteEngine
+from codegrep.engines.replicas import RemoteEngine, RetryPolicy
 from codegrep.engines.weight_sync import FollowingReplicas
 from codegrep.errors import InfrastructureError
 from tests.engines.fake_replicas import SAMPLING, build, package, started
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]  # actors that die and start again, many times
-PATIENCE = Patience(start_seconds=120, request_seconds=60, attempts=4)
+PATIENCE = RetryPolicy(start_seconds=120, request_seconds=60, attempts=4)
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def cluster() -> Iterator[None]:
     ray.shutdown()
 
 
-def with_replicas(folder: Path, count: int, work: Any, patience: Patience = PATIENCE) -> Any:
+def with_replicas(folder: Path, count: int, work: Any, patience: RetryPolicy = PATIENCE) -> Any:
     remote = start_replicas(count, partial(build, folder), ReplicaResources(0.5), patience)
 
     async def run() -> Any:
@@ -53,8 +53,8 @@ def with_replicas(folder: Path, count: int, work: Any, patience: Patience = PATI
         remote.end()
 
 
-def ask(remote: RemoteEngine, first: int, kin: int | None = None) -> Coroutine[Any, Any, Generation]:
-    return remote.generate(GenerationRequest((first, 5), SAMPLING, seed=1, kin=kin))
+def ask(remote: RemoteEngine, first: int, prefix_group: int | None = None) -> Coroutine[Any, Any, Generation]:
+    return remote.generate(GenerationRequest((first, 5), SAMPLING, seed=1, prefix_group=prefix_group))
 
 
 def test_misdeeds_cost_no_request(cluster: None, tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_a_replica_that_hangs_is_restarted(cluster: None, tmp_path: Path) -> Non
         assert (await ask(remote, 9)).token_ids[0] == 9
         assert remote.counts["restarts"] == 1
 
-    with_replicas(tmp_path, 1, work, Patience(120, 4, 3))
+    with_replicas(tmp_path, 1, work, RetryPolicy(120, 4, 3))
 
 
 def test_a_replica_whose_core_dies_outside_a_request_is_started_again(cluster: None, tmp_path: Path) -> None:
@@ -94,17 +94,17 @@ def test_a_replica_whose_core_dies_outside_a_request_is_started_again(cluster: N
         assert [r.version for r in await remote.sync(package(2))] == [2]
         assert (await ask(remote, 9)).weights_version == 2
 
-    with_replicas(tmp_path, 1, work, Patience(60, 20, 3))
+    with_replicas(tmp_path, 1, work, RetryPolicy(60, 20, 3))
     assert len(set(started(tmp_path))) == 3
 
 
 def test_kin_share_a_replica_and_others_are_spread(cluster: None, tmp_path: Path) -> None:
     async def work(remote: RemoteEngine) -> None:
-        kin = await asyncio.gather(*(ask(remote, n, kin=4) for n in range(6)))
-        assert len({a.token_ids[1] for a in kin}) == 1
+        prefix_group = await asyncio.gather(*(ask(remote, n, prefix_group=4) for n in range(6)))
+        assert len({a.token_ids[1] for a in prefix_group}) == 1
         strangers = await asyncio.gather(*(ask(remote, n) for n in range(6)))
         assert len({a.token_ids[1] for a in strangers}) == 2
-        crowd = await asyncio.gather(*(ask(remote, n, kin=4) for n in range(40)))
+        crowd = await asyncio.gather(*(ask(remote, n, prefix_group=4) for n in range(40)))
         assert len({a.token_ids[1] for a in crowd}) == 2
 
     with_replicas(tmp_path, 2, work)
@@ -165,5 +165,5 @@ def test_killed_twenty_times_and_nothing_is_lost(cluster: None, tmp_path: Path) 
         await hunt
         assert all(turn.token_ids[0] == n and turn.weights_version == 1 for n, r in enumerate(rollouts) for turn in r)
 
-    with_replicas(tmp_path, 2, work, Patience(120, 60, 50))
+    with_replicas(tmp_path, 2, work, RetryPolicy(120, 60, 50))
     assert len(killed) == 20

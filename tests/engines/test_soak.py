@@ -16,7 +16,7 @@ from codegrep.engines.actor import ReplicaResources, start_replicas
 from codegrep.engines.adapter import AdapterPackage
 from codegrep.engines.engine import Engine, Generation, Sampling
 from codegrep.engines.models import load_tokenizer
-from codegrep.engines.replicas import Patience, RemoteEngine
+from codegrep.engines.replicas import RemoteEngine, RetryPolicy
 from codegrep.engines.vllm_arguments import environment
 from codegrep.engines.vllm_engine import VLLMEngine
 from codegrep.protocol.chat import ChatFormat
@@ -76,7 +76,7 @@ def test_a_thousand_rollouts(tmp_path: Path) -> None:
             1,
             partial(VLLMEngine.start, wanted),
             ReplicaResources(0.5, 0.0, environment(wanted.vllm)),
-            Patience(600, 120, 2),
+            RetryPolicy(600, 120, 2),
         )
         measured, greedy = asyncio.run(_soak(remote, chat, packages))
     finally:

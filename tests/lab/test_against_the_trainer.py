@@ -14,7 +14,7 @@ from codegrep.lab.stored import read_stored, rollout_folders
 from codegrep.pipeline.mined_targets import labelled
 from codegrep.rollout.outcome import outcome_for
 from codegrep.rollout.store import write_rollouts
-from codegrep.training.score_batch import Settlement
+from codegrep.training.score_batch import BatchScorer
 from tests.lab.made import write_run
 
 SIZE = 6
@@ -38,7 +38,7 @@ def test_rewards_masks_and_groups(tmp_path: Path) -> None:
     }
     stored = read_stored(rollout_folders([tmp_path]), issues)
     for design in load_designs([*SHIPPED, f"{SPECS[-1]} {WITHOUT_REPETITION}"]):
-        settled = Settlement(design.reward, design.rules).settle(rollouts, issues, outcome_for, SIZE)
+        settled = BatchScorer(design.reward, design.rules).settle(rollouts, issues, outcome_for, SIZE)
         replayed = rescore(stored, design)
         rewards = [float("nan") if one.reward is None else one.reward.total for one in settled]
         assert replayed.rewards == pytest.approx(rewards, nan_ok=True), design.name
@@ -71,6 +71,6 @@ def test_mined_samples_have_the_gold_lines_and_entities_of_their_issue(tmp_path:
     assert stored.outcomes == [outcome_for(rollout, samples["issue-0@2"]) for rollout in rollouts]
     assert all(outcome.gold_ranges and outcome.mined_files == {"b.py"} for outcome in stored.outcomes)
     for design in load_designs(SHIPPED):
-        settled = Settlement(design.reward, design.rules).settle(rollouts, samples, outcome_for, SIZE)
+        settled = BatchScorer(design.reward, design.rules).settle(rollouts, samples, outcome_for, SIZE)
         rewards = [float("nan") if one.reward is None else one.reward.total for one in settled]
         assert rescore(stored, design).rewards == pytest.approx(rewards, nan_ok=True), design.name

@@ -16,8 +16,8 @@ from codegrep.rewards.governance import (
     HANDLINGS,
     JUDGE_FAILED,
     Conduct,
+    MaskDecision,
     Rules,
-    Verdict,
     govern,
     repeats,
 )
@@ -48,26 +48,26 @@ def test_every_exit_cause_of_a_record_is_known() -> None:
 @pytest.mark.parametrize("cause", ["answer", "no_tool_call", "max_turns"])
 @pytest.mark.parametrize("rules", [PAPER, LEFT_OUT, Rules()])
 def test_valid_ends_are_settled_as_usual(cause: str, rules: Rules) -> None:
-    assert govern(Conduct(cause, (5, 2, 0)), rules) == Verdict(cause, "normal", (True, True, True), "own")
+    assert govern(Conduct(cause, (5, 2, 0)), rules) == MaskDecision(cause, "normal", (True, True, True), "own")
 
 
 @pytest.mark.parametrize("cause", ["max_tokens", "context_limit"])
 def test_overlong_rollouts_are_masked_whole(cause: str) -> None:
-    assert govern(Conduct(cause, (1, 1)), PAPER) == Verdict(cause, "full_mask", (False, False), "zero")
-    assert govern(Conduct(cause, (1, 1)), LEFT_OUT) == Verdict(cause, "full_mask", (False, False), "none")
-    assert govern(Conduct(cause, (1, 1)), Rules()) == Verdict(cause, "normal", (True, True), "own")
+    assert govern(Conduct(cause, (1, 1)), PAPER) == MaskDecision(cause, "full_mask", (False, False), "zero")
+    assert govern(Conduct(cause, (1, 1)), LEFT_OUT) == MaskDecision(cause, "full_mask", (False, False), "none")
+    assert govern(Conduct(cause, (1, 1)), Rules()) == MaskDecision(cause, "normal", (True, True), "own")
 
 
 def test_what_the_machine_lost_counts_as_zero_only_where_the_rules_say_so() -> None:
     lost = Conduct("infrastructure", (6, 6), turns=(LOOP, LOOP))
-    assert govern(lost, PAPER) == Verdict("infrastructure", "full_mask", (False, False), "zero")
+    assert govern(lost, PAPER) == MaskDecision("infrastructure", "full_mask", (False, False), "zero")
     for rules in (LEFT_OUT, Rules(), Rules(masked_in_group=True)):
-        assert govern(lost, rules) == Verdict("infrastructure", "full_mask", (False, False), "none")
+        assert govern(lost, rules) == MaskDecision("infrastructure", "full_mask", (False, False), "none")
 
 
 def test_a_prompt_longer_than_the_context_is_never_in_a_group() -> None:
     for rules in (PAPER, LEFT_OUT, Rules(), Rules(masked_in_group=True, infrastructure_in_group=True)):
-        assert govern(Conduct("prompt_too_long", ()), rules) == Verdict("prompt_too_long", "full_mask", (), "none")
+        assert govern(Conduct("prompt_too_long", ()), rules) == MaskDecision("prompt_too_long", "full_mask", (), "none")
     with pytest.raises(ValueError, match="prompt_too_long: a rollout that is lost can only be full_mask"):
         Rules({"prompt_too_long": "normal"})
     assert score(Outcome((), frozenset({"a.py"}), exit_cause="prompt_too_long"), v3) is None
@@ -75,13 +75,13 @@ def test_a_prompt_longer_than_the_context_is_never_in_a_group() -> None:
 
 def test_degeneration_keeps_the_turn_in_which_it_happened() -> None:
     last = Conduct("no_tool_call", (2, 6))
-    assert govern(last, PAPER) == Verdict("excessive_calls", "last_turn", (False, True), "zero")
+    assert govern(last, PAPER) == MaskDecision("excessive_calls", "last_turn", (False, True), "zero")
     # It went on: judged as if it had ended in its second turn. In the group also where masked ones are left out.
     for rules in (PAPER, LEFT_OUT):
         went_on = govern(Conduct("answer", (2, 6, 9, 0)), rules)
-        assert went_on == Verdict("excessive_calls", "last_turn", (False, True, False, False), "zero")
+        assert went_on == MaskDecision("excessive_calls", "last_turn", (False, True, False, False), "zero")
     looping = Conduct("max_tokens", (9, 0), turns=((1, 2), LOOP))
-    assert govern(looping, PAPER) == Verdict("repetition", "last_turn", (False, True), "zero")
+    assert govern(looping, PAPER) == MaskDecision("repetition", "last_turn", (False, True), "zero")
 
 
 def test_a_repetition_has_to_be_repeated_often_enough() -> None:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from codegrep.issues.issue import LineRange
 from codegrep.rewards.information import information_gain
-from codegrep.rewards.turn_credit import CallFacts, Trajectory, TurnFacts, outcome_credit, turn_weights
+from codegrep.rewards.turn_credit import CallFacts, RolloutFacts, TurnFacts, outcome_credit, turn_weights
 
 GOLD = frozenset({"a", "b"})
 
@@ -55,12 +55,12 @@ def turn(*calls: CallFacts, submission: tuple[str, ...] | None = None) -> TurnFa
     ],
 )
 def test_rules(turns: list[TurnFacts], expected: list[float | None]) -> None:
-    assert information_gain(Trajectory(tuple(turns), GOLD)) == expected
+    assert information_gain(RolloutFacts(tuple(turns), GOLD)) == expected
 
 
 def test_own_values() -> None:
     turns = (turn(call("1", "x")), turn(call("2", "x")), turn(), turn(submission=()))
-    assert information_gain(Trajectory(turns, GOLD), new=0.9, seen=0.5, nothing=0.0, submission=0.7) == [
+    assert information_gain(RolloutFacts(turns, GOLD), new=0.9, seen=0.5, nothing=0.0, submission=0.7) == [
         0.9,
         0.5,
         0.0,
@@ -84,11 +84,11 @@ turns = st.builds(
 
 @given(st.lists(turns, max_size=5))
 def test_scores_are_bounded_never_look_ahead_and_need_no_gold(made: list[TurnFacts]) -> None:
-    scores = information_gain(Trajectory(tuple(made), GOLD))
+    scores = information_gain(RolloutFacts(tuple(made), GOLD))
     assert all(score is None or 0.0 <= score <= 1.0 for score in scores)
-    assert scores == information_gain(Trajectory(tuple(made), frozenset()))
+    assert scores == information_gain(RolloutFacts(tuple(made), frozenset()))
     for end in range(len(made)):
-        assert information_gain(Trajectory(tuple(made[:end]), GOLD)) == scores[:end]
+        assert information_gain(RolloutFacts(tuple(made[:end]), GOLD)) == scores[:end]
 
 
 @given(st.lists(turns, max_size=4), st.randoms())
@@ -99,10 +99,10 @@ def test_the_order_of_calls_within_a_turn_does_not_matter(made: list[TurnFacts],
         again = list(distinct)
         random.shuffle(again)  # type: ignore[attr-defined]
         shuffled.append((TurnFacts(tuple(distinct), one.submission), TurnFacts(tuple(again), one.submission)))
-    first, second = (Trajectory(tuple(pair[i] for pair in shuffled), GOLD) for i in (0, 1))
+    first, second = (RolloutFacts(tuple(pair[i] for pair in shuffled), GOLD) for i in (0, 1))
     assert information_gain(first) == information_gain(second)
 
 
 @given(st.lists(turns, max_size=5))
 def test_the_warm_start_and_grpo_share_one_scorer(made: list[TurnFacts]) -> None:
-    assert outcome_credit(Trajectory(tuple(made), GOLD)) == turn_weights(made, GOLD)
+    assert outcome_credit(RolloutFacts(tuple(made), GOLD)) == turn_weights(made, GOLD)

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegrep.rewards.process_weights import ProcessScoring, process_weights
-from codegrep.rewards.turn_credit import Trajectory, TurnFacts, TurnScores
+from codegrep.rewards.turn_credit import RolloutFacts, TurnFacts, TurnScores
 
 GOLD = frozenset({"a.py"})
 
@@ -111,12 +111,12 @@ def test_only_the_relation_of_scores_counts(
         assert process_weights(scaled, tokens, advantage) == pytest.approx(process_weights(scores, tokens, advantage))
 
 
-ANSWERED = Trajectory((TurnFacts(), TurnFacts(submission=("a.py",))), GOLD)
-UNANSWERED = Trajectory((TurnFacts(), TurnFacts()), GOLD)
+ANSWERED = RolloutFacts((TurnFacts(), TurnFacts(submission=("a.py",))), GOLD)
+UNANSWERED = RolloutFacts((TurnFacts(), TurnFacts()), GOLD)
 
 
 def test_who_is_scored() -> None:
-    def scorer(trajectory: Trajectory) -> TurnScores:
+    def scorer(trajectory: RolloutFacts) -> TurnScores:
         return [0.5, None]
 
     assert ProcessScoring().scores(ANSWERED) == (None, "off")

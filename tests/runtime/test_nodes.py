@@ -160,7 +160,7 @@ def check_children(experiment: Experiment) -> None:
     assert len(children) == 4 and len(runs) == 5
 
 
-def record(experiment: Experiment) -> list[job_results.Outcome]:
+def record(experiment: Experiment) -> list[job_results.JobResult]:
     (folder,) = [path.parent for path in experiment.outputs.glob("sweeps/*/job_results.json")]
     return job_results.read(folder)
 

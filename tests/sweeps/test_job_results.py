@@ -10,15 +10,15 @@ import pytest
 from rich.console import Console
 
 from codegrep.sweeps import job_results
-from codegrep.sweeps.job_results import Outcome
+from codegrep.sweeps.job_results import JobResult
 
 ALL = [
-    Outcome(
+    JobResult(
         0, ("+experiment=v1",), "v1-seed0-1", job_results.COMPLETED, 0, seconds=12.0, starts=1, f05=0.5, log="0.log"
     ),
-    Outcome(1, ("+experiment=v2",), "v2-seed0-2", job_results.FAILED, 2, "[data] is wrong", 3.0, 1, log="1.log"),
-    Outcome(2, ("+experiment=v3",), "v3-seed0-3", job_results.LOST, -9, "killed", 3.0, 2, log="2.log"),
-    Outcome(3, ("seed=4",), "v3-seed4-4", job_results.WAITING),
+    JobResult(1, ("+experiment=v2",), "v2-seed0-2", job_results.FAILED, 2, "[data] is wrong", 3.0, 1, log="1.log"),
+    JobResult(2, ("+experiment=v3",), "v3-seed0-3", job_results.LOST, -9, "killed", 3.0, 2, log="2.log"),
+    JobResult(3, ("seed=4",), "v3-seed4-4", job_results.WAITING),
 ]
 
 
@@ -39,7 +39,7 @@ def test_the_table_says_what_became_of_each() -> None:
 
 def test_an_earlier_completion_says_so() -> None:
     console = Console(file=io.StringIO(), width=160)
-    console.print(job_results.table("v1", [Outcome(0, ("seed=0",), "r", job_results.COMPLETED, f05=0.25)]))
+    console.print(job_results.table("v1", [JobResult(0, ("seed=0",), "r", job_results.COMPLETED, f05=0.25)]))
     assert "completed before" in console.file.getvalue()  # type: ignore[attr-defined]
 
 

@@ -32,7 +32,7 @@ from codegrep.pipeline.collect import OpenPolicyCollector, OpenTrackedLog, Polic
 from codegrep.pipeline.results import evaluation_rows
 from codegrep.pipeline.stages import prepare, warm_start
 from codegrep.pipeline.workers import AgentSettings
-from codegrep.rewards.governance import Verdict
+from codegrep.rewards.governance import MaskDecision
 from codegrep.rewards.outcome import Outcome, RewardParts
 from codegrep.sandbox.measure import CallCounters, CallMeasure, summary
 from codegrep.tracking import names
@@ -40,7 +40,7 @@ from codegrep.tracking.names import CATALOGUE, describe
 from codegrep.tracking.system import SystemMetrics
 from codegrep.training.callbacks import TimeLimit
 from codegrep.training.guard_rails import GuardRails
-from codegrep.training.score_batch import Settled
+from codegrep.training.score_batch import ScoredRollout
 from codegrep.training.signal_metrics import judge_sums, settlement_sums
 from codegrep.training.step_metrics import add_up
 from codegrep.training.warm_start import warm_start_names
@@ -78,10 +78,12 @@ def turn_scores(folder: Path) -> tuple[Numbers, Numbers]:
     issue = Issue("o__r-0", "o/r", "0" * 40, "", gold_files=("a.py", "b.py"))
     first, second = first_group(issue)[:2]
 
-    def settled(rollout: Any, scores: Any, standing: Any) -> Settled:
-        verdict = Verdict("answer", "normal", (True, True), "own")
+    def settled(rollout: Any, scores: Any, standing: Any) -> ScoredRollout:
+        verdict = MaskDecision("answer", "normal", (True, True), "own")
         outcome = Outcome(("a.py",), frozenset({"a.py"}))
-        return Settled(rollout, outcome, verdict, RewardParts(1.0), True, tuple(rollout.loss_mask), scores, standing)
+        return ScoredRollout(
+            rollout, outcome, verdict, RewardParts(1.0), True, tuple(rollout.loss_mask), scores, standing
+        )
 
     both = [settled(first, (1.0, 0.0), "weighted"), settled(second, None, "invalid")]
     numbers = add_up([settlement_sums(both, [1.0, 1.0], [2.0, -1.0], 0.1)])

@@ -12,7 +12,7 @@ from rich.console import Console
 from codegrep.tracking import names
 from codegrep.tracking.figures import gain_by_issue, retriever_bars, training_curves
 from codegrep.tracking.model_card import ModelCard, markdown
-from codegrep.tracking.rows import EvaluationRow, FunnelRow, IssueScore
+from codegrep.tracking.rows import EvaluationRow, FunnelRow, PairedScore
 from codegrep.tracking.terminal import evaluation_table, funnel_table
 
 ROWS = [
@@ -93,7 +93,7 @@ def test_retrievers_are_sorted_with_the_best_on_top():
 @pytest.mark.parametrize("count", [1, 30, 200])
 def test_gains_are_counted(count):
     draw = random.Random(0)
-    scores = [IssueScore(f"o__p-{i}", draw.choice([0, 0.5, 1]), draw.choice([0, 0.5, 1])) for i in range(count)]
+    scores = [PairedScore(f"o__p-{i}", draw.choice([0, 0.5, 1]), draw.choice([0, 0.5, 1])) for i in range(count)]
     figure = gain_by_issue(scores, "BM25", "trained")
     _png(figure)
     better = sum(score.after > score.before for score in scores)

@@ -20,7 +20,7 @@ from codegrep.rollout.record import Rollout
 from codegrep.training.base_model import BaseModel
 from codegrep.training.callbacks import OnLog
 from codegrep.training.examples import make_examples
-from codegrep.training.loops import GRPOJob, Policy, WarmStartJob, grpo_loop, warm_start_loop
+from codegrep.training.loops import GRPOJob, LivePolicy, WarmStartJob, grpo_loop, warm_start_loop
 from codegrep.training.lora import adapter_sha256
 from codegrep.training.ray_loop import TrainingSpec, run_training
 from tests.training.made_rollouts import GRPO, GUARD_RAILS, LORA, WARM_START, Made, issues, rollout
@@ -56,7 +56,7 @@ def read_log(path: Path) -> list[dict]:
 class OpenMade:
     lose: Sequence[tuple[int, int]] = ()
 
-    def __call__(self, policy: Policy) -> Made:
+    def __call__(self, policy: LivePolicy) -> Made:
         assert policy.model.peft_config
         return Shares(self.lose) if policy.workers > 1 else Made(self.lose)
 
@@ -65,7 +65,7 @@ class OpenMade:
 class OpenShares:
     """The same rollouts however many workers share them."""
 
-    def __call__(self, policy: Policy) -> Made:
+    def __call__(self, policy: LivePolicy) -> Made:
         return Shares()
 
 

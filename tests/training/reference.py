@@ -18,7 +18,7 @@ from peft import PeftModel, get_peft_model
 from torch import Tensor
 
 from codegrep.rewards.outcome import Outcome, RewardParts
-from codegrep.rewards.turn_credit import Trajectory
+from codegrep.rewards.turn_credit import RolloutFacts
 from codegrep.rollout.outcome import outcome_of, trajectory_of
 from codegrep.rollout.record import Rollout
 from codegrep.training.base_model import BaseModel
@@ -39,7 +39,7 @@ class Recipe:
     lost_in_group: bool = False
     max_calls: int = 0
     gram: tuple[int, int] = (0, 0)  # n-gram of so many tokens, more often than so many times
-    scorer: Callable[[Trajectory], Sequence[float | None]] | None = None
+    scorer: Callable[[RolloutFacts], Sequence[float | None]] | None = None
     only_answered: bool = True
     loss_type: str = "grpo"
     clip: tuple[float, float] = (0.2, 0.2)

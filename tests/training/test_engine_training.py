@@ -22,7 +22,7 @@ from codegrep.config import SyncConfig
 from codegrep.engines.actor import ReplicaResources, start_replicas
 from codegrep.engines.adapter import AdapterPackage, AdapterReceipt
 from codegrep.engines.engine import GenerationRequest, Sampling
-from codegrep.engines.replicas import Patience, RemoteEngine
+from codegrep.engines.replicas import RemoteEngine, RetryPolicy
 from codegrep.engines.vllm_arguments import environment
 from codegrep.engines.vllm_engine import VLLMEngine
 from codegrep.engines.weight_sync import FollowingReplicas
@@ -47,7 +47,7 @@ pytestmark = [
 ]
 LONGEST = 32
 STOP_IDS = tuple(range(2, 52))
-PATIENCE = Patience(start_seconds=600, request_seconds=120, attempts=30)
+PATIENCE = RetryPolicy(start_seconds=600, request_seconds=120, attempts=30)
 
 
 class Forgetful(VLLMEngine):

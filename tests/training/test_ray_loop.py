@@ -16,7 +16,7 @@ import ray
 from codegrep.errors import DataError
 from codegrep.issues.issue import Issue
 from codegrep.rollout.record import Rollout
-from codegrep.training.loops import Policy
+from codegrep.training.loops import LivePolicy
 from codegrep.training.lora import adapter_sha256
 from codegrep.training.ray_loop import run_training
 from tests.training.made_rollouts import Made
@@ -159,7 +159,7 @@ def test_an_error_for_people_arrives_as_it_was(cluster: None, nano: Path, tmp_pa
 class OpenOdd:
     starts: Path
 
-    def __call__(self, policy: Policy) -> Made:
+    def __call__(self, policy: LivePolicy) -> Made:
         with self.starts.open("a") as file:
             file.write("start\n")
         return Odd()

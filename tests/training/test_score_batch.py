@@ -11,7 +11,7 @@ from codegrep.rewards.governance import Rules
 from codegrep.rewards.outcome import RewardParts
 from codegrep.rewards.process_weights import ProcessScoring
 from codegrep.rollout.outcome import outcome_of
-from codegrep.training.score_batch import Settled, Settlement, with_spread
+from codegrep.training.score_batch import BatchScorer, ScoredRollout, with_spread
 from codegrep.training.signal_metrics import settlement_sums
 from codegrep.training.step_metrics import Tally, add_up, rollout_sums
 from tests.training.made_rollouts import issues
@@ -22,18 +22,18 @@ CLEAN = Rules(HANDLING, False, False, MAX_CALLS, *GRAM)
 ISSUES = {issue.instance_id: issue for issue in issues(2)}
 
 
-def settle(settlement: Settlement, collector: Varied | None = None) -> list[Settled]:
+def settle(settlement: BatchScorer, collector: Varied | None = None) -> list[ScoredRollout]:
     rollouts = (collector or Varied()).collect(list(ISSUES.values()), 8, 0)
     return settlement.settle(rollouts, ISSUES, lambda rollout, issue: outcome_of(rollout), 8)
 
 
-def kept(one: Settled) -> list[bool]:
+def kept(one: ScoredRollout) -> list[bool]:
     return [any(one.mask[turn.start : turn.end]) for turn in one.rollout.turns]
 
 
 @pytest.mark.parametrize(("rules", "in_group"), [(PAPER, True), (CLEAN, False)])
 def test_every_end_has_its_mask_and_its_place(rules: Rules, in_group: bool) -> None:
-    for one, end in zip(settle(Settlement(v3, rules)), ENDS * 2, strict=True):
+    for one, end in zip(settle(BatchScorer(v3, rules)), ENDS * 2, strict=True):
         if end in ("max_tokens", "lost"):
             assert (
                 not any(one.mask) and (one.reward == RewardParts(0.0)) is in_group and (one.reward is None) != in_group
@@ -51,10 +51,10 @@ def test_every_end_has_its_mask_and_its_place(rules: Rules, in_group: bool) -> N
 
 def test_dead_groups_stay_or_go_as_a_whole() -> None:
     same = Varied(ends=("answer",), same=True)
-    for one in settle(Settlement(v3, dead_groups="drop"), same):
+    for one in settle(BatchScorer(v3, dead_groups="drop"), same):
         dead = one.rollout.instance_id == "o__r-0"
         assert any(one.mask) is not dead and one.alive is not dead
-    assert all(any(one.mask) for one in settle(Settlement(v3, dead_groups="keep"), same))
+    assert all(any(one.mask) for one in settle(BatchScorer(v3, dead_groups="keep"), same))
 
 
 def test_spread_is_over_the_whole_group_and_no_rounding() -> None:
@@ -77,7 +77,7 @@ def test_masked_rollouts_are_not_judged() -> None:
         asked.append(len(trajectory.turns))
         return by_calls(trajectory)
 
-    settled = settle(Settlement(v3, PAPER, ProcessScoring(scorer)))
+    settled = settle(BatchScorer(v3, PAPER, ProcessScoring(scorer)))
     standings = [one.standing for one in settled[:8]]
     wanted = ["weighted", "weighted"] + ["ineligible"] * 5 + ["weighted"]  # of ENDS; max_turns has no answer
     assert standings == wanted and len(asked) == 6
@@ -85,14 +85,14 @@ def test_masked_rollouts_are_not_judged() -> None:
 
 
 def test_turn_weights_keep_the_mass_of_what_is_in_the_loss() -> None:
-    for one in settle(Settlement(v3, PAPER, ProcessScoring(by_calls, only_answered=False))):
+    for one in settle(BatchScorer(v3, PAPER, ProcessScoring(by_calls, only_answered=False))):
         for advantage in (1.0, -1.0):
             weights = one.turn_weights(advantage, 0.1)
             assert sum(n * w for n, w in zip(one.tokens(), weights, strict=True)) == pytest.approx(sum(one.mask))
 
 
 def test_what_is_logged() -> None:
-    settled = settle(Settlement(v3, PAPER, ProcessScoring(by_calls)))
+    settled = settle(BatchScorer(v3, PAPER, ProcessScoring(by_calls)))
     numbers = add_up(
         [
             settlement_sums(settled[:8], [1.0] * 8, [0.5] * 8, 0.1),
@@ -116,14 +116,14 @@ def test_what_is_logged() -> None:
 def test_every_logged_name_is_in_the_catalogue() -> None:
     from codegrep.tracking.names import describe
 
-    settled = settle(Settlement(v3, CLEAN, ProcessScoring(by_calls), "drop"))
+    settled = settle(BatchScorer(v3, CLEAN, ProcessScoring(by_calls), "drop"))
     sums = settlement_sums(settled, [1.0] * 16, [1.0] * 16, 0.1) | rollout_sums(settled, 8)
     assert not [name for name in sums if describe(name) is None]
 
 
 def test_the_machines_losses_are_counted_whatever_reward_they_got() -> None:
     for rules in (PAPER, CLEAN):
-        settled = settle(Settlement(v3, rules))
+        settled = settle(BatchScorer(v3, rules))
         numbers = add_up([rollout_sums(settled, 8)])
         assert numbers["errors/infrastructure"] == 2
         assert numbers["rollout/exit_infrastructure"] == pytest.approx(2 / 16)
@@ -131,7 +131,7 @@ def test_the_machines_losses_are_counted_whatever_reward_they_got() -> None:
 
 def test_a_settlement_changes_no_record() -> None:
     before = Varied().collect(list(ISSUES.values()), 8, 0)
-    settled = settle(Settlement(v3, PAPER))
+    settled = settle(BatchScorer(v3, PAPER))
     assert [one.rollout for one in settled] == before
     assert replace(before[0]) == before[0]
 

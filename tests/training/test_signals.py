@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from codegrep.config import GovernanceConfig, ProcessConfig
 from codegrep.errors import ConfigError
-from codegrep.rewards.turn_credit import Trajectory
+from codegrep.rewards.turn_credit import RolloutFacts
 from codegrep.training.signals import load_governance, load_process
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -56,11 +56,11 @@ def test_a_misspelt_cause_is_one_line() -> None:
         load_governance(replace(PLAIN, handling={"max_token": "full_mask"}))
 
 
-def three(trajectory: Trajectory) -> list[float]:
+def three(trajectory: RolloutFacts) -> list[float]:
     return [3.0] * len(trajectory.turns)
 
 
-def broken(trajectory: Trajectory) -> list[float]:
+def broken(trajectory: RolloutFacts) -> list[float]:
     return [1 / 0]
 
 

@@ -19,7 +19,7 @@ from codegrep.rewards.governance import JUDGE_FAILED, Rules
 from codegrep.rollout.outcome import outcome_for
 from codegrep.rollout.record import Rollout
 from codegrep.tracking.names import describe
-from codegrep.training.score_batch import Settled, Settlement
+from codegrep.training.score_batch import BatchScorer, ScoredRollout
 from codegrep.training.signal_metrics import judge_sums, settlement_sums
 from codegrep.training.step_metrics import add_up
 from tests.chat_server import Answer, said
@@ -49,7 +49,7 @@ def verdicts_of(server: Any, share: float = 1.0, **more: Any) -> Verdicts:
     return Verdicts(judge, share)
 
 
-def settle(settlement: Settlement, rollouts: list[Rollout]) -> tuple[list[Settled], dict[str, float]]:
+def settle(settlement: BatchScorer, rollouts: list[Rollout]) -> tuple[list[ScoredRollout], dict[str, float]]:
     judged = settlement.judge(rollouts, ISSUES, outcome_for)
     settled = settlement.settle(rollouts, ISSUES, outcome_for, 8, judged)
     shaped = [0.0] * len(settled)
@@ -62,7 +62,7 @@ def rollouts(ends: tuple[str, ...] = ENDS) -> list[Rollout]:
 
 def test_zero_half_and_one_from_a_judge(serve: Any) -> None:
     server = serve(sensible)
-    settled, numbers = settle(Settlement(REWARD, verdicts=verdicts_of(server)), rollouts(("answer",)))
+    settled, numbers = settle(BatchScorer(REWARD, verdicts=verdicts_of(server)), rollouts(("answer",)))
     assert {one.reward.total for one in settled if one.reward} == {0.0, 0.5, 1.0}
     for one in settled:
         assert one.reward is not None
@@ -84,23 +84,23 @@ def test_what_governance_masks_is_not_judged(serve: Any) -> None:
     server = serve(sensible)
     rules = Rules(HANDLING, True, True, MAX_CALLS, *GRAM)
     made = [replace(one, answer=["a.py"], answered=True) if one.turns else one for one in rollouts()]
-    settled, numbers = settle(Settlement(REWARD, rules, verdicts=verdicts_of(server)), made)
+    settled, numbers = settle(BatchScorer(REWARD, rules, verdicts=verdicts_of(server)), made)
     judged = [one.outcome.verdict is not None for one in settled]
     assert judged == [end in ("answer", "max_turns") for end in ENDS] * 2 and numbers["judge/rollouts"] == sum(judged)
 
 
 def test_a_design_without_verdicts_asks_nobody(serve: Any) -> None:
     server = serve(sensible)
-    settled, numbers = settle(Settlement(v3, verdicts=verdicts_of(server)), rollouts(("answer",)))
+    settled, numbers = settle(BatchScorer(v3, verdicts=verdicts_of(server)), rollouts(("answer",)))
     assert not server.seen and numbers["judge/rollouts"] == 0
-    assert [one.reward for one in settled] == [one.reward for one in settle(Settlement(v3), rollouts(("answer",)))[0]]
+    assert [one.reward for one in settled] == [one.reward for one in settle(BatchScorer(v3), rollouts(("answer",)))[0]]
 
 
 @pytest.mark.parametrize("in_group", [True, False])
 def test_a_failure_of_the_judge_is_left_out_and_never_a_zero(serve: Any, in_group: bool) -> None:
     server = serve(lambda n, body: (500, {}, b"") if "b.py" in shown(body) else sensible(n, body))
     rules = Rules(masked_in_group=in_group, infrastructure_in_group=in_group)
-    settled, numbers = settle(Settlement(REWARD, rules, verdicts=verdicts_of(server)), rollouts(("answer",)))
+    settled, numbers = settle(BatchScorer(REWARD, rules, verdicts=verdicts_of(server)), rollouts(("answer",)))
     failed = [one for one in settled if "b.py" in one.rollout.answer]
     assert failed and numbers["judge/failed"] == numbers["masked/judge_failed"] == len(failed)
     assert all(one.reward is None and not any(one.mask) and not one.alive for one in failed)
@@ -111,14 +111,14 @@ def test_a_failure_of_the_judge_is_left_out_and_never_a_zero(serve: Any, in_grou
 def test_a_failure_of_the_judge_as_in_the_paper_keeps_the_checks_half(serve: Any) -> None:
     server = serve(lambda *_: said("I would rather not say."))
     rules = Rules({JUDGE_FAILED: "normal"})
-    settled, numbers = settle(Settlement(REWARD, rules, verdicts=verdicts_of(server)), rollouts(("answer",)))
+    settled, numbers = settle(BatchScorer(REWARD, rules, verdicts=verdicts_of(server)), rollouts(("answer",)))
     assert {one.reward.total for one in settled if one.reward} == {0.0, 0.5}
     assert all(any(one.mask) for one in settled)
     assert numbers["judge/failed"] > 0 and numbers["masked/judge_failed"] == 0
 
 
 def test_the_names_are_in_the_catalogue(serve: Any) -> None:
-    _, numbers = settle(Settlement(REWARD, verdicts=verdicts_of(serve(sensible))), rollouts())
+    _, numbers = settle(BatchScorer(REWARD, verdicts=verdicts_of(serve(sensible))), rollouts())
     assert any(name.startswith("judge/") for name in numbers)
     assert not [name for name in numbers if describe(name) is None]
 

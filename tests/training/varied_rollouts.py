@@ -16,7 +16,7 @@ from codegrep.issues.issue import Issue
 from codegrep.judges.verdicts import Verdicts
 from codegrep.rewards.governance import Rules
 from codegrep.rewards.process_weights import ProcessScoring
-from codegrep.rewards.turn_credit import Trajectory
+from codegrep.rewards.turn_credit import RolloutFacts
 from codegrep.rollout.record import CallRecord, ExitCause, Rollout, Turn
 from codegrep.training.base_model import BaseModel
 from codegrep.training.grpo import CodegrepGRPOTrainer
@@ -37,7 +37,7 @@ HANDLING = {
 EOS = 2
 
 
-def by_calls(trajectory: Trajectory) -> list[float | None]:
+def by_calls(trajectory: RolloutFacts) -> list[float | None]:
     """A turn scorer for tests: by the number of calls; the answer has no score."""
     return [
         None if turn.submission is not None else (0.0, 0.2, 1.0, 0.7)[len(turn.calls) % 4] for turn in trajectory.turns

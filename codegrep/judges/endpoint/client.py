@@ -1,7 +1,7 @@
 """The client of an OpenAI-compatible endpoint: many questions at once, patient with a server that is not well.
 
 Rate limits (429), server errors, timeouts and garbage are tried again, later and later; what stays without an answer
-is an `Answer` with an error, and is never raised. A server that answers nothing any more is not asked for every
+is a `Reply` with an error, and is never raised. A server that answers nothing any more is not asked for every
 remaining question. Answers can be kept in a folder, so that nothing is paid for twice.
 """
 
@@ -109,7 +109,7 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     """What came of a question.
 
     Attributes:
@@ -155,7 +155,7 @@ class ChatClient:
         """Forget that the server was given up."""
         self._in_a_row = 0
 
-    def ask(self, prompts: Sequence[Prompt], read: Read) -> list[Answer]:
+    def ask(self, prompts: Sequence[Prompt], read: Read) -> list[Reply]:
         """Answers in the order of the prompts; from a thread without a running event loop.
 
         Raises:
@@ -163,13 +163,13 @@ class ChatClient:
         """
         return self.ask_each([(prompt, read) for prompt in prompts])
 
-    def ask_each(self, questions: Sequence[tuple[Prompt, Read]]) -> list[Answer]:
+    def ask_each(self, questions: Sequence[tuple[Prompt, Read]]) -> list[Reply]:
         """As `ask`, each prompt with a reader of its own (one for equal prompts)."""
         import asyncio  # here and below: commands that only check a configuration do without it
 
         return asyncio.run(self._ask(questions))
 
-    async def _ask(self, questions: Sequence[tuple[Prompt, Read]]) -> list[Answer]:
+    async def _ask(self, questions: Sequence[tuple[Prompt, Read]]) -> list[Reply]:
         endpoint, prompts, reads = self._endpoint, [prompt for prompt, _ in questions], dict(questions)
         if self._cache is not None:
             self._cache.refresh()
@@ -184,7 +184,7 @@ class ChatClient:
             turn = asyncio.Semaphore(endpoint.concurrency)
             async with aiohttp.ClientSession(timeout=limit, headers=endpoint.headers()) as session:
 
-                async def one(prompt: Prompt) -> Answer:
+                async def one(prompt: Prompt) -> Reply:
                     async with turn:
                         return await self._answer(prompt, reads[prompt], lambda body: self._post(session, body))
 
@@ -195,7 +195,7 @@ class ChatClient:
             assert answer is not None
             if prompt in asked and answer.value is not None and not answer.cached:
                 self.usage.cached += 1
-                answer = Answer(answer.value, cached=True)
+                answer = Reply(answer.value, cached=True)
             asked.add(prompt)
             made.append(answer)
         return made
@@ -203,18 +203,18 @@ class ChatClient:
     def _key(self, prompt: Prompt) -> str:
         return content_key(self._identity, prompt.text, prompt.vote)
 
-    def _kept(self, prompt: Prompt) -> Answer | None:
+    def _kept(self, prompt: Prompt) -> Reply | None:
         if self._cache is None or (kept := self._cache.get(self._key(prompt))) is None:
             return None
         self.usage.cached += 1
-        return Answer(dict(kept), cached=True)
+        return Reply(dict(kept), cached=True)
 
-    async def _answer(self, prompt: Prompt, read: Read, post: _Post) -> Answer:
+    async def _answer(self, prompt: Prompt, read: Read, post: _Post) -> Reply:
         import asyncio
 
         endpoint, key = self._endpoint, self._key(prompt)
         if endpoint.give_up_after and self._in_a_row >= endpoint.give_up_after:
-            return Answer(None, f"not asked: {self._in_a_row} questions in a row had no answer")
+            return Reply(None, f"not asked: {self._in_a_row} questions in a row had no answer")
         body = {
             "model": endpoint.model,
             "messages": [{"role": "user", "content": prompt.text}],
@@ -239,9 +239,9 @@ class ChatClient:
             self._in_a_row = 0
             if self._cache is not None:
                 self._cache.put(key, {**value, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
-            return Answer(value)
+            return Reply(value)
         self._in_a_row += 1
-        return Answer(None, failure.kind)
+        return Reply(None, failure.kind)
 
     def _pause(self, key: str, attempt: int, asked: float) -> float:
         """Seconds before a try, spread by the question's own hash, so that many do not come back at once."""

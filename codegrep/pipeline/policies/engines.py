@@ -26,7 +26,7 @@ from codegrep.runtime.placement import Demand, admit, nodes_of_ray
 
 if TYPE_CHECKING:
     from codegrep.engines.replicas import RemoteEngine
-    from codegrep.training.loops import Policy
+    from codegrep.training.loops import LivePolicy
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Served:
 class EngineHandle(Protocol):
     """An opened engine; picklable."""
 
-    def follow(self, policy: Policy) -> PolicyEngine:
+    def follow(self, policy: LivePolicy) -> PolicyEngine:
         """In a training worker: an engine that generates with the model in training."""
         ...
 
@@ -140,7 +140,7 @@ class InProcessHandle:
     actors: int
     use_gpu: bool
 
-    def follow(self, policy: Policy) -> PolicyEngine:
+    def follow(self, policy: LivePolicy) -> PolicyEngine:
         """See EngineHandle. The model in training itself: there is nothing to send."""
         from codegrep.engines.in_process import SharedModelEngine
 
@@ -211,7 +211,7 @@ class Replicas:
         from codegrep.engines.actor import ReplicaResources, start_replicas
         from codegrep.engines.adapter import CONFIG_FILE, AdapterPackage
         from codegrep.engines.models import load_tokenizer
-        from codegrep.engines.replicas import Patience
+        from codegrep.engines.replicas import RetryPolicy
         from codegrep.engines.vllm_arguments import VLLMSpec, environment, gpus_of
         from codegrep.engines.vllm_engine import VLLMEngine, need_vllm
 
@@ -248,7 +248,7 @@ class Replicas:
             vllm.replicas,
             partial(VLLMEngine.start, spec),
             ReplicaResources(vllm.cpus, gpus, variables),
-            Patience(vllm.start_seconds, vllm.request_seconds, vllm.attempts),
+            RetryPolicy(vllm.start_seconds, vllm.request_seconds, vllm.attempts),
         )
         handle = ReplicasHandle(remote, config.engine, str(files.model))
         try:
@@ -268,7 +268,7 @@ class ReplicasHandle:
     config: EngineConfig
     model: str
 
-    def follow(self, policy: Policy) -> PolicyEngine:
+    def follow(self, policy: LivePolicy) -> PolicyEngine:
         """See EngineHandle. Every worker sends the adapter; all have the same one, and a replica takes it once."""
         from peft import PeftModel
 
@@ -289,7 +289,7 @@ class ReplicasHandle:
             self.remote.end()
 
 
-class Endpoint:
+class EndpointBackend:
     """A compatible endpoint, for evaluation. Its model is the `base` of the results; nothing can be trained on it."""
 
     def check(self, config: Config) -> None:
@@ -315,12 +315,12 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class EndpointHandle:
-    """EngineHandle of `Endpoint`. model: folder whose tokenizer counts the tokens of the records."""
+    """EngineHandle of `EndpointBackend`. model: folder whose tokenizer counts the tokens of the records."""
 
     config: EngineConfig
     model: str
 
-    def follow(self, policy: Policy) -> PolicyEngine:
+    def follow(self, policy: LivePolicy) -> PolicyEngine:
         """See EngineHandle.
 
         Raises:

@@ -119,10 +119,10 @@ def _readable(table: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{k: ", ".join(v) if isinstance(v, list) else v for k, v in row.items()} for row in table]
 
 
-def _gains(table: Sequence[Mapping[str, Any]], before: str, after: str) -> list[tracking_rows.IssueScore]:
+def _gains(table: Sequence[Mapping[str, Any]], before: str, after: str) -> list[tracking_rows.PairedScore]:
     by = {(row["retriever"], row["instance_id"]): float(row["f05"]) for row in table}
     ids = [row["instance_id"] for row in table if row["retriever"] == after]
-    return [tracking_rows.IssueScore(i, before=by[before, i], after=by[after, i]) for i in ids if (before, i) in by]
+    return [tracking_rows.PairedScore(i, before=by[before, i], after=by[after, i]) for i in ids if (before, i) in by]
 
 
 def _pairs_table(pairs: Sequence[Pair], width: int = 100) -> Table:
