@@ -1,4 +1,7 @@
-"""Streams the commits of a repository with the files that each changed, through one `git log` process."""
+"""Streams the commits of a repository with the files that each changed, through one `git log` process.
+
+`git.Repo.iter_commits` and `git.Commit.diff` start a process for every commit's files, 25 ms each.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codegrep.errors import DataError
-from codegrep.issues.git_process import run_git, stream_git
+from codegrep.issues.git import given, open_repository, pieces
 
 # Fields are read by position between NUL bytes, so nothing inside a message can be mistaken for a header.
 _FORMAT = "tformat:%x1e%H%x00%P%x00%cI%x00%B%x00"
-_START = re.compile(rb"\n?\x1e([0-9a-f]{40}|[0-9a-f]{64})")
+_START = re.compile(rb"\n?\x1e([0-9a-f]{40})")
 _RAW = re.compile(rb"\n?:(\d{6}) (\d{6}) ([0-9a-f]+) ([0-9a-f]+) ([A-Z])\d*")
-_HASH_LINE = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{64}")
+_HASH_LINE = re.compile(rb"[0-9a-f]{40}")
 # Everything a repository's own configuration could change about the output is said here.
 _FLAGS = (
     "--no-color",
@@ -65,21 +68,13 @@ def read_commits(
     """
     if ref.startswith("-") or not ref.strip():
         raise DataError(f"ref {ref!r} is no name of a branch, tag or commit")
-    command = [
-        "log",
-        "--raw",
-        "-z",
-        "--no-notes",
-        "--no-show-signature",
-        "--encoding=UTF-8",
-        "--diff-merges=off",
-        *_FLAGS,
-    ]
-    command += [f"--format={_FORMAT}"]
-    command += [f"--max-count={max_commits}"] if max_commits > 0 else []
-    command += [f"--since={since}T00:00:00Z"] if since else []
-    command += [f"--until={until}T23:59:59Z"] if until else []
-    yield from _commits(stream_git([*command, "--end-of-options", ref], repository, b"\0"))
+    flags = ["--raw", "-z", "--no-notes", "--no-show-signature", "--encoding=UTF-8", "--diff-merges=off", *_FLAGS]
+    flags += [f"--format={_FORMAT}"]
+    flags += [f"--max-count={max_commits}"] if max_commits > 0 else []
+    flags += [f"--since={since}T00:00:00Z"] if since else []
+    flags += [f"--until={until}T23:59:59Z"] if until else []
+    with open_repository(repository) as repo:
+        yield from _commits(pieces(repo.git.log(*flags, "--end-of-options", ref, as_process=True), b"\0"))
 
 
 def _commits(tokens: Iterator[bytes]) -> Iterator[Commit]:
@@ -113,31 +108,21 @@ def read_patches(repository: Path, hashes: Sequence[str]) -> Iterator[tuple[str,
     """
     if not hashes:
         return
-    command = ["diff-tree", "--stdin", "-p", "-r", "--src-prefix=a/", "--dst-prefix=b/", *_FLAGS[:-2]]
-    given = "".join(f"{name}\n" for name in hashes).encode("ascii")
+    flags = ["--stdin", "-p", "-r", "--src-prefix=a/", "--dst-prefix=b/", *_FLAGS[:-2]]
     current: str | None = None
     lines: list[bytes] = []
-    for line in stream_git(command, repository, b"\n", stdin=given):
-        # Every line of a diff begins with a marker or a keyword; only git's own heading is a bare hash.
-        if _HASH_LINE.fullmatch(line):
-            if current is not None:
-                yield current, _patch_text(lines)
-            current, lines = line.decode("ascii"), []
-        else:
-            lines.append(line)
+    with given("".join(f"{name}\n" for name in hashes).encode("ascii")) as stdin, open_repository(repository) as repo:
+        for line in pieces(repo.git.diff_tree(*flags, istream=stdin, as_process=True), b"\n"):
+            # Every line of a diff begins with a marker or a keyword; only git's own heading is a bare hash.
+            if _HASH_LINE.fullmatch(line):
+                if current is not None:
+                    yield current, _patch_text(lines)
+                current, lines = line.decode("ascii"), []
+            else:
+                lines.append(line)
     if current is not None:
         yield current, _patch_text(lines)
 
 
 def _patch_text(lines: list[bytes]) -> str:
     return b"\n".join([*lines, b""]).decode("utf-8", "replace") if lines else ""
-
-
-def has_commit(repository: Path, commit: str) -> bool:
-    """True when the commit object is in the repository.
-
-    Raises:
-        RepositoryError: the repository cannot be read at all.
-    """
-    answer = run_git(["cat-file", "--batch-check"], repository, stdin=f"{commit}^{{commit}}\n".encode())
-    return answer.split()[1:2] == [b"commit"]

@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from codegrep.errors import DataError, RepositoryError
-from codegrep.issues.commit_log import has_commit
 from codegrep.issues.demo_tree import DemoChoice, PackageTree, build_tree
-from codegrep.issues.git_process import run_git
+from codegrep.issues.git import given, holds, init, open_repository
 from codegrep.issues.issue import Issue, LineRange
 from codegrep.issues.jsonl import issue_from_json
 from codegrep.issues.paths import is_test_path, is_vendored_path
@@ -183,7 +182,7 @@ def write_repository(tree: PackageTree, folder: Path) -> str:
     Raises:
         RepositoryError: git failed.
     """
-    run_git(["init", "--quiet", "--bare", "--initial-branch=main", "--template=", "."], folder)
+    init(folder)
     message = f"{tree.package}: installed files without the docstrings that are asked for\n".encode()
     stream = bytearray(
         b"commit refs/heads/main\nauthor %b\ncommitter %b\ndata %d\n%b" % (_PERSON, _PERSON, len(message), message)
@@ -192,8 +191,9 @@ def write_repository(tree: PackageTree, folder: Path) -> str:
         quoted = json.dumps(path, ensure_ascii=False).encode()
         stream += b"M 100644 inline %b\ndata %d\n%b\n" % (quoted, len(content), content)
     stream += b"done\n"
-    run_git(["fast-import", "--quiet", "--done"], folder, stdin=bytes(stream))
-    return run_git(["rev-parse", "refs/heads/main"], folder).decode("ascii").strip()
+    with open_repository(folder) as repo, given(bytes(stream)) as stdin:
+        repo.git.fast_import(quiet=True, done=True, istream=stdin)
+        return repo.head.commit.hexsha
 
 
 def _read_index(location: Path) -> list[Issue] | None:
@@ -201,7 +201,8 @@ def _read_index(location: Path) -> list[Issue] | None:
     try:
         rows: list[dict[str, Any]] = json.loads((location / "issues.json").read_text(encoding="utf-8"))["issues"]
         issues = [issue_from_json(json.dumps(row)) for row in rows]
-        complete = not issues or has_commit(location, issues[0].base_commit)
+        with open_repository(location) as repo:
+            complete = not issues or holds(repo, issues[0].base_commit)
     except (OSError, ValueError, KeyError, TypeError, RepositoryError):
         return None
     return issues if complete else None

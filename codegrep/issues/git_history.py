@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +14,7 @@ from pathlib import Path
 from codegrep.errors import DataError, RepositoryError
 from codegrep.issues.commit_filters import CommitFilter
 from codegrep.issues.commit_log import read_commits, read_patches
-from codegrep.issues.git_process import run_git
+from codegrep.issues.git import Limits, clone
 from codegrep.issues.issue import Issue
 from codegrep.issues.patch import PatchError, parse_patch
 from codegrep.issues.repositories import is_bundle, list_repositories
@@ -209,6 +210,6 @@ def _readable(path: Path) -> Iterator[Path]:
         yield path
         return
     with tempfile.TemporaryDirectory(prefix="codegrep-bundle-") as folder:
-        clone = Path(folder) / "clone.git"
-        run_git(["clone", "--quiet", "--bare", str(path), str(clone)], Path(folder))
-        yield clone
+        unpacked = Path(folder) / "clone.git"
+        clone(os.fspath(path), unpacked, Limits())
+        yield unpacked

@@ -6,8 +6,8 @@ import os
 import re
 from pathlib import Path
 
-from codegrep.errors import DataError, RepositoryError
-from codegrep.issues.git_process import run_git
+from codegrep.errors import DataError
+from codegrep.issues.git import GitError, Limits, open_repository
 
 #: "owner/name" as GitHub writes it. No part may begin with a dot or a dash, so neither ".." nor an option can appear.
 REPO_LABEL = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*/[A-Za-z0-9_][A-Za-z0-9_.-]*")
@@ -109,8 +109,9 @@ def _remote_label(path: Path) -> str | None:
     if path.is_file():
         return None
     try:
-        url = run_git(["config", "--local", "--get", "remote.origin.url"], path, timeout=30).decode("utf-8", "replace")
-    except RepositoryError:
+        with open_repository(path, Limits(30)) as repo:
+            url = repo.git.config("remote.origin.url", local=True, get=True)
+    except GitError:
         return None
     match = _REMOTE.search(url.strip())
     label = f"{match[1]}/{match[2]}" if (match and "://" in url) or (match and "@" in url) else ""

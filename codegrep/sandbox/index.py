@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from codegrep.sandbox.git import GitError, run_git
+from codegrep.issues.git import GitError, Limits, open_repository
 from codegrep.sandbox.literals import ANYTHING, FOLDS_TO_ASCII, required_literals, trigrams
 
 _log = logging.getLogger(__name__)
@@ -224,7 +224,9 @@ class ContentIndex:
 def _listed(bare: Path, commit: str) -> tuple[list[str], list[str]]:
     blobs: list[str] = []
     paths: list[str] = []
-    for line in run_git(["ls-tree", "-r", "-z", "--full-tree", commit], git_dir=bare, timeout=_SECONDS).split("\0"):
+    with open_repository(bare, Limits(_SECONDS)) as repo:
+        listed = repo.git.ls_tree("-r", "-z", "--full-tree", commit)
+    for line in listed.split("\0"):
         described, _, path = line.partition("\t")
         if described.startswith("100"):  # no links, no submodules: ripgrep does not follow them
             blobs.append(described.rpartition(" ")[2])

@@ -15,14 +15,13 @@ from pathlib import Path
 from typing import Protocol
 
 from codegrep.errors import RepositoryError
-from codegrep.sandbox.git import GitError, run_git, without_credentials
+from codegrep.issues.git import GitError, Limits, clone, open_repository, without_credentials
 from codegrep.sandbox.locks import FileLock
 
-_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
 _PLAIN_REPO = re.compile(r"(?!.*(?:__|\.\.))[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9.][A-Za-z0-9._-]*")
 _NETWORK = re.compile(r"(?:https?|ssh|git|file)://.+|[\w.-]+@[\w.-]+:(?!/?/).+")
 _DESCRIPTION = "codegrep.json"
-_UNUSABLE = re.compile(r"dubious ownership|not a git repository|could not be started|took longer|repository format")
 # Attributes named here win over those of the tree: line endings, filters and encodings leave every file as it is
 # stored.
 _ATTRIBUTES = "* -text -eol -filter -ident -working-tree-encoding\n"
@@ -121,29 +120,14 @@ class Repositories:
                 self._point_at(clone, source)
         return clone
 
-    def has_commit(self, clone: BareClone, commit: str) -> bool:
-        """True when the clone holds the commit (`git cat-file -e <commit>^{commit}`).
-
-        Raises:
-            RepositoryError: git refuses to use the clone at all.
-        """
-        if _COMMIT.fullmatch(commit) is None:
-            return False
+    def commit_time(self, clone: BareClone, commit: str) -> int | None:
+        """When a commit was made, seconds since the epoch; None where the clone does not hold it."""
+        require_full_hash(clone.repo, commit)
         try:
-            run_git(["cat-file", "-e", f"{commit}^{{commit}}"], git_dir=clone.path, timeout=_SHORT)
-        except GitError as error:
-            if _UNUSABLE.search(str(error)):
-                raise RepositoryError(f"the clone {clone.path} cannot be used ({error})") from error
-            return False
-        return True
-
-    def commit_time(self, clone: BareClone, commit: str) -> int:
-        """When a commit that the clone holds was made, seconds since the epoch; 0 where git cannot say."""
-        try:
-            shown = run_git(["show", "--no-patch", "--format=%ct", commit], git_dir=clone.path, timeout=_SHORT)
-            return max(0, int(shown))
+            with open_repository(clone.path, Limits(_SHORT)) as repo:
+                return max(0, int(repo.git.show(f"{commit}^{{commit}}", no_patch=True, format="%ct")))
         except (GitError, ValueError):
-            return 0
+            return None
 
     def roots(self, clone: BareClone) -> tuple[str, ...]:
         """The first commits that the clone's branches and tags reach, sorted: forks and renamed copies share them.
@@ -156,12 +140,12 @@ class Repositories:
         """
         kept = clone.path / _ROOTS
         try:
-            refs = _hash(run_git(["for-each-ref", "--format=%(objectname)"], git_dir=clone.path, timeout=_SHORT))
-            known = _json(kept)
-            if known.get("refs") == refs:
-                return tuple(known["roots"].split())
-            command = ["rev-list", "--max-parents=0", "--all"]
-            listed = run_git(command, git_dir=clone.path, timeout=self.clone_timeout, stop=self._stop).split()
+            with open_repository(clone.path, Limits(self.clone_timeout, self._stop)) as repo:
+                refs = _hash(repo.git.for_each_ref(format="%(objectname)"))
+                known = _json(kept)
+                if known.get("refs") == refs:
+                    return tuple(known["roots"].split())
+                listed = repo.git.rev_list(max_parents=0, all=True).split()
         except GitError as error:
             raise RepositoryError(f"the first commits of {clone.repo} cannot be listed ({error})") from error
         shallow = clone.path / "shallow"
@@ -172,36 +156,37 @@ class Repositories:
         fresh.replace(kept)
         return tuple(roots)
 
-    def fetch_commit(self, clone: BareClone, commit: str) -> None:
-        """Makes sure that the clone holds the commit: fetch of it alone, then of everything (SPEC 1.2).
+    def fetch_commit(self, clone: BareClone, commit: str) -> int:
+        """Makes sure that the clone holds the commit: fetch of it alone, then of everything.
+
+        `git fetch` and not `git.Remote.fetch`, which cannot be stopped and reads the fate of every branch and tag.
+
+        Returns:
+            When the commit was made, seconds since the epoch.
 
         Raises:
             RepositoryError: no full hash, or the commit is nowhere to be had.
         """
-        require_full_hash(clone.repo, commit)
-        if self.has_commit(clone, commit):
-            return
+        if (made := self.commit_time(clone, commit)) is not None:
+            return made
         reason = ""
+        limits = Limits(self.clone_timeout, self._stop, isolated=False)
         # Fetches walk the list of worktrees, so they take the same lock as the code that changes it.
         with FileLock(clone.lock_path, self.clone_timeout + _SHORT, self._stop):
             for what in (["origin", commit], ["--all", "--tags", "--force"]):
-                if self.has_commit(clone, commit):
-                    return
+                if (made := self.commit_time(clone, commit)) is not None:
+                    return made
                 try:
-                    run_git(
-                        ["fetch", "--quiet", "--no-write-fetch-head", "--no-auto-maintenance", *what],
-                        git_dir=clone.path,
-                        timeout=self.clone_timeout,
-                        isolated=False,
-                        stop=self._stop,
-                    )
+                    with open_repository(clone.path, limits) as repo:
+                        repo.git.fetch(*what, quiet=True, no_write_fetch_head=True, no_auto_maintenance=True)
                 except GitError as error:
                     reason = f" ({error})"
-        if not self.has_commit(clone, commit):
-            raise RepositoryError(
-                f"commit {commit} of {clone.repo} is neither in the clone nor in its source{reason}",
-                "Check base_commit, or give a clone with full history.",
-            )
+        if (made := self.commit_time(clone, commit)) is not None:
+            return made
+        raise RepositoryError(
+            f"commit {commit} of {clone.repo} is neither in the clone nor in its source{reason}",
+            "Check base_commit, or give a clone with full history.",
+        )
 
     def _path(self, repo: str) -> Path:
         root = self.root.resolve()
@@ -223,9 +208,7 @@ class Repositories:
             raise RepositoryError(f"{path} exists but is no clone made here", "Move it away.")
         fresh = incoming / f"{path.name}@{uuid.uuid4().hex[:8]}"
         try:
-            command = ["clone", "--quiet", "--bare", "--template=", "--no-recurse-submodules", "--dissociate"]
-            command += ["-c", "gc.auto=0", "-c", "maintenance.auto=false", "--", source, str(fresh)]
-            run_git(command, timeout=self.clone_timeout, isolated=False, stop=self._stop)
+            clone(source, fresh, Limits(self.clone_timeout, self._stop, isolated=False))
             self._refuse_partial(repo, source, fresh)
             (fresh / "info").mkdir(exist_ok=True)
             (fresh / "info" / "attributes").write_text(_ATTRIBUTES)
@@ -247,9 +230,9 @@ class Repositories:
         marks = list((path / "objects" / "pack").glob("*.promisor"))
         if not marks:
             return
-        command = ["rev-list", "--objects", "--all", "--no-object-names", "--missing=print"]
-        listed = run_git(command, git_dir=path, timeout=self.clone_timeout)
-        total, missing = listed.count("\n"), listed.count("?")
+        with open_repository(path, Limits(self.clone_timeout, self._stop)) as opened:
+            listed = opened.git.rev_list(objects=True, all=True, no_object_names=True, missing="print")
+        total, missing = listed.count("\n") + 1, listed.count("?")
         if missing > total * _LOST_SHARE:
             raise RepositoryError(
                 f"{repo} at {source} is a partial clone, {missing} of {total} objects are missing", "Give a full clone."
@@ -325,7 +308,8 @@ def _describe(path: Path, repo: str, source: str) -> None:
 
 
 def _set(path: Path, key: str, value: str) -> None:
-    run_git(["config", "--replace-all", key, value], git_dir=path, timeout=_SHORT)
+    with open_repository(path, Limits(_SHORT)) as repo:
+        repo.git.config(key, value, replace_all=True)
 
 
 def _hash(text: str) -> str:

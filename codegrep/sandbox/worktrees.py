@@ -16,9 +16,9 @@ from pathlib import Path
 from types import TracebackType
 
 from codegrep.errors import DiskError, InfrastructureError
+from codegrep.issues.git import GitError
 from codegrep.sandbox.budget import Budget
 from codegrep.sandbox.checkout import Checkouts, Donor
-from codegrep.sandbox.git import GitError
 from codegrep.sandbox.lease_cache import Held, Lingering
 from codegrep.sandbox.lease_registry import Entry, Ledger
 from codegrep.sandbox.locks import FileLock
@@ -209,12 +209,12 @@ class Worktrees:
 
     def _add(self, repo: str, commit: str, name: str, lock: FileLock) -> Entry:
         clone = self._repositories.open(repo)
-        self._repositories.fetch_commit(clone, commit)
+        made = self._repositories.fetch_commit(clone, commit)
         self._budget.make_room(name, self._remove_unleased)
         self._budget.require_disk(repo, commit)
         if (old := self._ledger.entry(name)) is not None:
             self._take_down(old)
-        entry = Entry(name, repo, commit, str(clone.path), self._repositories.commit_time(clone, commit))
+        entry = Entry(name, repo, commit, str(clone.path), made)
         tree = self._ledger.tree(name)
         if tree.exists() or tree.is_symlink():
             raise InfrastructureError(f"{tree} is in the way and was not made here", "Move it away.")

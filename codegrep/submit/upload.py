@@ -11,7 +11,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from codegrep.errors import ConfigError, RepositoryError
-from codegrep.issues.git_process import run_git
+from codegrep.issues.git import open_repository
 
 # What a run needs and a checkout has; all else stays here, whatever lies about.
 _PARTS = ("codegrep", "conf", "hydra_plugins", "ray_jobs", "scripts", "pyproject.toml", "constraints.txt")
@@ -95,9 +95,10 @@ def excluded(name: str, patterns: Sequence[str]) -> bool:
 
 def _listed(root: Path) -> list[str]:
     parts = [part for part in _PARTS if (root / part).exists()]
-    arguments = ["ls-files", "--cached", "--others", "--exclude-standard", "-z", "--", *parts]
     try:
-        return [name for name in run_git(arguments, root).decode("utf-8", errors="replace").split("\0") if name]
+        with open_repository(root) as repo:
+            listed = repo.git.ls_files("--cached", "--others", "--exclude-standard", "-z", "--", *parts)
+        return [name for name in listed.split("\0") if name]
     except RepositoryError:  # no git, or no repository of it: everything in those parts
         single = [root / part for part in parts if (root / part).is_file()]
         found = [*single, *(path for part in parts for path in (root / part).rglob("*"))]

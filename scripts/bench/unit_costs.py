@@ -23,7 +23,7 @@ from tempfile import TemporaryDirectory
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from codegrep.compose import compose_overrides, load
-from codegrep.issues.git_process import git_environment
+from codegrep.issues.git import git_environment
 from codegrep.issues.source import RepositoryLocation
 from codegrep.protocol.calls import ToolCall
 from codegrep.rollout.record import CallRecord, Rollout, Turn

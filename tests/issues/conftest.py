@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from codegrep.issues.git_process import git_environment
+from codegrep.issues.git import git_environment
 
 Write = dict[str, str | bytes | None]
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from codegrep.errors import DataError
 from codegrep.issues.demo import Demo, package_folder
 from codegrep.issues.docstrings import Docstring, cut_docstrings, find_docstrings, lines_of, query_of
-from codegrep.issues.git_process import run_git
+from codegrep.issues.git import blob, open_repository
+from tests.sandbox.trees import run_git
 
 SOURCE = b'''"""Module text stays."""
 import os
@@ -169,17 +170,14 @@ def test_repositories_hold_the_code_without_the_answers(packages: Path, tmp_path
     for issue in result.issues:
         place = result.repositories[issue.repo].local
         assert place is not None
-        listed = run_git(["ls-tree", "-r", "--name-only", issue.base_commit], place).decode().split()
+        listed = run_git("ls-tree", "-r", "--name-only", issue.base_commit, cwd=place).split()
         (gold,) = issue.gold_files
         assert gold in listed
         assert not any("tests/" in name for name in listed)
-        content = run_git(["show", f"{issue.base_commit}:{gold}"], place)
-        assert issue.problem_statement.encode() not in content
-        assert ast.parse(content)
-        assert not any(
-            issue.problem_statement.encode() in run_git(["show", f"{issue.base_commit}:{name}"], place)
-            for name in listed
-        )
+        with open_repository(place) as repo:
+            contents = {name: blob(repo, f"{issue.base_commit}:{name}") for name in listed}
+        assert ast.parse(contents[gold])
+        assert not any(issue.problem_statement.encode() in content for content in contents.values())
     assert "demo_one" not in sys.modules
 
 
@@ -191,7 +189,7 @@ def test_gold_lines_hold_the_documented_object(packages: Path, tmp_path: Path) -
             (span,) = issue.gold_ranges
             place = loaded.repositories[issue.repo].local
             assert place is not None and (span.path,) == issue.gold_files
-            lines = run_git(["show", f"{issue.base_commit}:{span.path}"], place).decode().split("\n")
+            lines = run_git("show", f"{issue.base_commit}:{span.path}", cwd=place).split("\n")
             assert lines[span.start - 1].lstrip().startswith(("def ", "class ", "async def ", "@"))
             assert lines[span.end - 1].strip() and 1 <= span.start <= span.end <= len(lines)
 

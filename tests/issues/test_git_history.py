@@ -14,8 +14,8 @@ from codegrep.errors import DataError
 from codegrep.issues.commit_filters import CommitFilter
 from codegrep.issues.commit_log import Commit, FileEntry, read_commits
 from codegrep.issues.commit_words import is_chore, is_merge_message, is_revert, tells_of_a_fix
+from codegrep.issues.git import open_repository, pieces
 from codegrep.issues.git_history import GitHistory
-from codegrep.issues.git_process import run_git, stream_git
 from codegrep.issues.statements import names_gold, statement_hash, statement_of_message
 
 from .conftest import Builder
@@ -165,6 +165,7 @@ def test_hostile_repository_runs_nothing(small: Builder, tmp_path: Path, monkeyp
     small.git("config", "log.showSignature", "true")
     small.git("config", "diff.noprefix", "true")
     small.git("config", "format.pretty", "oneline")
+    (small.folder / ".git" / "info").mkdir()
     (small.folder / ".git" / "info" / "attributes").write_text("*.py diff=x\n")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "elsewhere"))
     monkeypatch.setenv("GIT_EXTERNAL_DIFF", str(script))
@@ -206,10 +207,13 @@ def test_moved_files_are_no_gold() -> None:
 
 
 def test_closing_the_stream_ends_git(small: Builder) -> None:
-    stream = stream_git(["log", "--format=%H"], small.folder, b"\n", chunk=1)
-    next(stream)
-    stream.close()
-    assert run_git(["rev-parse", "HEAD"], small.folder)
+    with open_repository(small.folder) as repo:
+        process = repo.git.log(format="%H", as_process=True)
+        stream, child = pieces(process, b"\n", chunk=1), process.proc
+        del process
+        next(stream)
+        stream.close()
+        assert child.poll() is not None
 
 
 @pytest.mark.parametrize(

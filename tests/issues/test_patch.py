@@ -231,7 +231,7 @@ def test_files_of_real_git_diffs(
 def build_pair(tmp_path_factory: pytest.TempPathFactory) -> Callable[[list[str], list[str]], str]:
     import subprocess
 
-    from codegrep.issues.git_process import git_environment
+    from codegrep.issues.git import git_environment
 
     folder = tmp_path_factory.mktemp("diffs")
 

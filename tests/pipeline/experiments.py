@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from codegrep.issues.git_process import git_environment
+from codegrep.issues.git import git_environment
 
 ROOT = Path(__file__).parents[2]
 TAG = "CODEGREP_TEST_RUN"  # in the environment of a run, so that whatever it starts can be found, also when orphaned

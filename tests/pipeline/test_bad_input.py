@@ -16,9 +16,9 @@ import pytest
 
 from codegrep.__main__ import main
 from codegrep.engines.models import provide
-from codegrep.issues.git_process import run_git
 from codegrep.tracking.store import connect
 from tests.pipeline.experiments import Experiment, make_repository
+from tests.sandbox.trees import run_git
 
 Row = dict[str, Any]
 PREPARE = ("+experiment=v3", "stages=[prepare]", "sandbox.min_free_gib=0.1")
@@ -77,14 +77,14 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 def rows_of(clones: Path, label: str) -> list[Row]:
     """Every fix commit of a repository in the form of SWE-bench."""
     repository = clones / label.replace("/", "__")
-    commits = run_git(["rev-list", "--reverse", "--no-merges", "HEAD"], repository).decode().split()
+    commits = run_git("rev-list", "--reverse", "--no-merges", "HEAD", cwd=repository).split()
     return [
         {
             "instance_id": f"{label.replace('/', '__')}-{number}",
             "repo": label,
             "base_commit": base,
-            "problem_statement": run_git(["log", "-1", "--format=%B", commit], repository).decode(),
-            "patch": run_git(["diff", base, commit], repository).decode(),
+            "problem_statement": run_git("log", "-1", "--format=%B", commit, cwd=repository),
+            "patch": run_git("diff", base, commit, cwd=repository),
         }
         for number, (base, commit) in enumerate(itertools.pairwise(commits))
     ]

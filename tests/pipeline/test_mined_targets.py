@@ -11,13 +11,13 @@ import pytest
 from pyarrow import parquet
 
 from codegrep.errors import DataError
-from codegrep.issues.git_process import run_git
 from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.labels.targets import SCHEMA
 from codegrep.pipeline import mined_targets
 from codegrep.pipeline.stages import evaluate
 from codegrep.rollout.record import Rollout, Turn
 from tests.pipeline.experiments import make_repository
+from tests.sandbox.trees import run_git
 
 MINED = "shop/parser/pars_core.py"
 GOLD = "shop/cache/cach_core.py"
@@ -50,7 +50,7 @@ def context_of(folder: Path, repository: Path, targets: Path) -> Any:
 
 
 def test_targets_are_united_over_attempts_and_exist_at_the_base_commit(tmp_path: Path, repository: Path) -> None:
-    head = run_git(["rev-parse", "HEAD"], repository).decode().strip()
+    head = run_git("rev-parse", "HEAD", cwd=repository).strip()
     held_out = [Issue(i, "o/r", head, "text", gold_files=(GOLD,)) for i in ("i1", "i2", "i3")]
     path = samples(
         tmp_path / "samples.parquet",

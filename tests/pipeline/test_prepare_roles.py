@@ -17,12 +17,12 @@ from codegrep.compose import load
 from codegrep.config import Config, DataConfig, SourceConfig, SplitConfig
 from codegrep.errors import DataError
 from codegrep.issues import roles
-from codegrep.issues.git_process import run_git
 from codegrep.labels import stage
 from codegrep.pipeline.context import Context, Places
 from codegrep.pipeline.stages import prepare
 from codegrep.runtime.artifacts import Artifact, ArtifactStore
 from tests.pipeline.experiments import make_repository
+from tests.sandbox.trees import run_git
 from tests.sweeps.composed import composed, raw
 
 HISTORY = "codegrep.issues.git_history.GitHistory"
@@ -41,14 +41,14 @@ def clones(tmp_path: Path) -> Path:
     ):
         make_repository(folder / name, (topic,))
     make_repository(tmp_path / "origin", ("cache", "parser"))
-    run_git(["clone", "--quiet", str(tmp_path / "origin"), str(folder / "someone__renamed")], tmp_path)
+    run_git("clone", "--quiet", str(tmp_path / "origin"), str(folder / "someone__renamed"), cwd=tmp_path)
     return folder
 
 
 @pytest.fixture
 def known(clones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A conf/roles.yaml for them; the origin of the fork is not among the clones."""
-    (root,) = run_git(["rev-list", "--max-parents=0", "HEAD"], tmp_path / "origin").decode().split()
+    (root,) = run_git("rev-list", "--max-parents=0", "HEAD", cwd=tmp_path / "origin").split()
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf" / "roles.yaml").write_text(
         f"train: {{acme/shop: []}}\nvalidation: {{acme/trial: []}}\nheld_out_1: {{acme/guard: []}}\n"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,12 +16,23 @@ from typing import Any
 import pytest
 
 from codegrep.errors import RepositoryError
-from codegrep.issues.git_process import git_environment
-from codegrep.sandbox import Repositories
-from codegrep.sandbox.git import GitError, without_credentials
-from codegrep.sandbox.git import run_git as safe_git
+from codegrep.issues.git import (
+    GitError,
+    Limits,
+    blob,
+    clone,
+    git_environment,
+    holds,
+    open_repository,
+    without_credentials,
+)
+from codegrep.sandbox import BareClone, Repositories
 from codegrep.sandbox.repositories import folder_name
 from tests.sandbox.trees import At, Made, assert_gone, make_repository, run_git
+
+
+def held(repositories: Repositories, clone: BareClone, commit: str) -> bool:
+    return repositories.commit_time(clone, commit) is not None
 
 
 def test_a_local_clone_survives_the_loss_of_its_source(tmp_path: Path) -> None:
@@ -27,12 +41,12 @@ def test_a_local_clone_survives_the_loss_of_its_source(tmp_path: Path) -> None:
     clone = repositories.ensure("owner/name", made)
     assert clone.path == (tmp_path / "bare" / "owner__name").resolve()
     shutil.rmtree(made.local)
-    assert all(repositories.has_commit(clone, commit) for commit in made.commits)
+    assert all(held(repositories, clone, commit) for commit in made.commits)
     assert repositories.ensure("owner/name", made).path == clone.path
     with pytest.raises(RepositoryError, match="is not at"):
         repositories.ensure("owner/name", At(tmp_path / "another.git"))
     assert repositories.ensure("owner/name", At(tmp_path / "bare" / "owner__name")).path == clone.path
-    assert safe_git(["show", f"{made.commits[0]}:a.py"], git_dir=clone.path, timeout=10) == "1\n"
+    assert run_git("show", f"{made.commits[0]}:a.py", cwd=clone.path) == "1\n"
 
 
 def test_a_source_that_borrows_objects_is_copied_whole(tmp_path: Path) -> None:
@@ -42,7 +56,7 @@ def test_a_source_that_borrows_objects_is_copied_whole(tmp_path: Path) -> None:
     shutil.rmtree(made.local)
     shutil.rmtree(tmp_path / "borrower.git")
     assert not (clone.path / "objects" / "info" / "alternates").exists()
-    assert safe_git(["show", f"{made.commits[0]}:a.py"], git_dir=clone.path, timeout=10) == "1\n"
+    assert run_git("show", f"{made.commits[0]}:a.py", cwd=clone.path) == "1\n"
 
 
 @pytest.mark.parametrize("form", ["working", "bundle", "url"])
@@ -57,7 +71,7 @@ def test_other_forms_of_a_source(tmp_path: Path, many: Made, form: str) -> None:
         location = At(None, f"file://{many.local}")
     repositories = Repositories(tmp_path / "bare", 60)
     clone = repositories.ensure("o/n", location)
-    assert all(repositories.has_commit(clone, commit) for commit in many.commits)
+    assert all(held(repositories, clone, commit) for commit in many.commits)
 
 
 def test_many_processes_make_one_clone(tmp_path: Path, many: Made) -> None:
@@ -86,9 +100,9 @@ def test_a_new_commit_is_fetched_and_a_missing_one_is_one_line(tmp_path: Path) -
     run_git(*identity, "commit", "-q", "--allow-empty", "-m", "new", cwd=work)
     run_git("push", "-q", "origin", "HEAD:refs/heads/other", cwd=work)
     new = run_git("rev-parse", "HEAD", cwd=work).strip()
-    assert not repositories.has_commit(clone, new)
+    assert not held(repositories, clone, new)
     repositories.fetch_commit(clone, new)
-    assert repositories.has_commit(clone, new)
+    assert held(repositories, clone, new)
     with pytest.raises(RepositoryError) as caught:
         repositories.fetch_commit(clone, "0" * 40)
     assert "0" * 40 in str(caught.value) and "\n" not in str(caught.value)
@@ -98,9 +112,9 @@ def test_a_new_commit_is_fetched_and_a_missing_one_is_one_line(tmp_path: Path) -
 def test_only_full_hashes_reach_git(tmp_path: Path, many: Made, commit: str) -> None:
     repositories = Repositories(tmp_path / "bare", 60)
     clone = repositories.ensure("o/n", many)
-    assert not repositories.has_commit(clone, commit)
-    with pytest.raises(RepositoryError, match="no full commit hash"):
-        repositories.fetch_commit(clone, commit)
+    for ask in (repositories.commit_time, repositories.fetch_commit):
+        with pytest.raises(RepositoryError, match="no full commit hash"):
+            ask(clone, commit)
 
 
 @pytest.mark.parametrize(
@@ -174,16 +188,92 @@ def test_a_changed_source_is_followed(tmp_path: Path, many: Made) -> None:
     moved = make_repository(tmp_path / "moved.git", [{"b.py": b"moved\n"}])
     clone = repositories.ensure("o/n", moved)
     repositories.fetch_commit(clone, moved.commits[0])
-    assert repositories.has_commit(clone, moved.commits[0])
+    assert held(repositories, clone, moved.commits[0])
 
 
-def test_git_is_killed_at_its_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "git").write_text(f"#!/bin/sh\nsleep 300 &\necho $! > {tmp_path}/child\nwait\n")
+@pytest.fixture
+def slow_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A git that never ends, with a helper whose process id it writes into the file given back."""
+    script = f"[ $1 = version ] && exec echo git version 2.39.5\nsleep 300 &\necho $! > {tmp_path}/child\nwait\n"
+    (tmp_path / "git").write_text(f"#!/bin/sh\n{script}")
     (tmp_path / "git").chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(GitError, match="took longer than 1 s"):
-        safe_git(["status"], timeout=1)
-    assert_gone(int((tmp_path / "child").read_text()))
+    return tmp_path / "child"
+
+
+@pytest.mark.parametrize("command", ["clone", "status"])
+def test_git_is_killed_at_its_deadline(tmp_path: Path, many: Made, slow_git: Path, command: str) -> None:
+    with pytest.raises(GitError, match=f"git {command} took longer than 1 s"):
+        if command == "clone":
+            clone(str(many.local), tmp_path / "clone.git", Limits(1))
+        else:
+            with open_repository(many.local, Limits(1)) as repo:
+                repo.git.status()
+    assert_gone(int(slow_git.read_text()))
+
+
+def test_stop_ends_a_clone(tmp_path: Path, many: Made, slow_git: Path) -> None:
+    stop = threading.Event()
+    threading.Timer(0.5, stop.set).start()
+    with pytest.raises(RepositoryError, match="was stopped"):
+        Repositories(tmp_path / "bare", 60, stop=stop).ensure("o/n", many)
+    assert_gone(int(slow_git.read_text()))
+
+
+def test_ctrl_c_ends_git(tmp_path: Path, many: Made, slow_git: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from codegrep.issues.git import Limits, clone;"
+        "clone(sys.argv[1], Path(sys.argv[2]), Limits())"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code, str(many.local), str(tmp_path / "c.git")], start_new_session=True
+    )
+    deadline = time.monotonic() + 30
+    while not (slow_git.exists() and slow_git.read_text().strip()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    child.send_signal(signal.SIGINT)
+    assert child.wait(10) != 0
+    assert_gone(int(slow_git.read_text()))
+
+
+def test_a_damaged_clone_is_never_taken_for_the_repository_around_it(tmp_path: Path) -> None:
+    around = make_repository(tmp_path / "around" / ".git", [{"a.py": b"1\n"}])
+    inner = make_repository(tmp_path / "around" / "inner", [{"a.py": b"2\n"}])
+    (inner.local / "HEAD").write_text("")
+    with pytest.raises(GitError), open_repository(inner.local) as repo:
+        repo.git.cat_file("-e", around.commits[0])
+
+
+def test_objects_are_asked_for_through_one_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = make_repository(tmp_path / "source.git", [{"a b.py": b"1\n", "c.py": b"2\n"}])
+    started = []
+    real = subprocess.Popen
+    monkeypatch.setattr("subprocess.Popen", lambda *a, **k: started.append(real(*a, **k)) or started[-1])
+    with open_repository(made.local) as repo:
+        commit = made.commits[0]
+        names = [
+            commit,
+            f"{commit}:a b.py",
+            f"{commit}:c.py",
+            f"{commit}:d.py",
+            f"{commit}:x y z",
+            "1" * 40,
+            "a\nb",
+            "",
+        ]
+        assert [holds(repo, name) for name in names] == [True, True, True, *[False] * 5]
+        assert blob(repo, f"{commit}:a b.py") == b"1\n"
+    assert len(started) == 2  # one for headers, one for contents
+    assert all(process.poll() is not None for process in started)
+
+
+def test_a_repository_that_git_refuses_is_an_error_and_no_missing_object(tmp_path: Path) -> None:
+    made = make_repository(tmp_path / "source.git", [{"a.py": b"1\n"}])
+    run_git("config", "core.repositoryFormatVersion", "1", cwd=made.local)
+    run_git("config", "extensions.unheardOf", "true", cwd=made.local)
+    with pytest.raises(GitError, match="unknown repository extension"), open_repository(made.local) as repo:
+        holds(repo, made.commits[0])
 
 
 def test_the_environment_asks_nobody_and_forgets_the_callers_repository(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,19 +297,18 @@ def test_first_commits_are_those_of_all_branches_and_are_listed_again_when_one_c
     clone = repositories.ensure("o/n", made)
     assert repositories.roots(clone) == (made.commits[0],)
     asked: list[str] = []
+    started = subprocess.Popen
 
-    def counting(arguments: list[str], **more: Any) -> str:
-        asked.append(arguments[0])
-        return safe_git(arguments, **more)
+    def counting(command: list[str], **more: Any) -> subprocess.Popen[bytes]:
+        asked.append(command[1])
+        return started(command, **more)
 
-    monkeypatch.setattr("codegrep.sandbox.repositories.run_git", counting)
-    assert repositories.roots(clone) == (made.commits[0],) and "rev-list" not in asked
-    tree = safe_git(["rev-parse", f"{made.commits[0]}^{{tree}}"], git_dir=clone.path, timeout=10).strip()
-    person = {f"GIT_{role}_{field}": "t@invalid" for role in ("AUTHOR", "COMMITTER") for field in ("NAME", "EMAIL")}
-    pages = safe_git(
-        ["commit-tree", tree, "-m", "pages"], git_dir=clone.path, timeout=10, extra_environment=person
-    ).strip()
-    safe_git(["update-ref", "refs/heads/pages", pages], git_dir=clone.path, timeout=10)
+    monkeypatch.setattr("codegrep.issues.git.subprocess.Popen", counting)
+    assert repositories.roots(clone) == (made.commits[0],) and asked == ["for-each-ref"]
+    tree = run_git("rev-parse", f"{made.commits[0]}^{{tree}}", cwd=clone.path).strip()
+    person = ["-c", "user.name=t", "-c", "user.email=t@invalid"]
+    pages = run_git(*person, "commit-tree", tree, "-m", "pages", cwd=clone.path).strip()
+    run_git("update-ref", "refs/heads/pages", pages, cwd=clone.path)
     assert repositories.roots(clone) == tuple(sorted((made.commits[0], pages))) and "rev-list" in asked
 
 

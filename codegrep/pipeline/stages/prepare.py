@@ -14,7 +14,7 @@ from typing import Any
 from codegrep.errors import CodegrepError, DataError, DiskError, InfrastructureError, RepositoryError
 from codegrep.issues import Issue
 from codegrep.issues.entities import gold_entities
-from codegrep.issues.git_process import run_git
+from codegrep.issues.git import Repo, blob, holds, open_repository
 from codegrep.issues.jsonl import read_issues, write_issues
 from codegrep.issues.load import build_source, load_issues
 from codegrep.issues.repositories import list_repositories
@@ -70,7 +70,8 @@ def _state(path: Path) -> dict[str, str]:
     heads = {}
     for repo, folder in list_repositories(path).items():
         try:
-            heads[repo] = run_git(["rev-parse", "HEAD"], folder).decode().strip() if folder.is_dir() else ""
+            with open_repository(folder) as opened:
+                heads[repo] = opened.git.rev_parse("HEAD")
         except CodegrepError:
             heads[repo] = ""  # no commit yet, or broken: the source says so
     return heads
@@ -236,7 +237,10 @@ def _usable(
             drop(issue, "gold file missing at the base commit", f"{', '.join(missing[:3])} at {issue.base_commit[:12]}")
             continue
         kept.append(issue)
-    return [_with_entities(clone, issue) for issue in kept] if entities else kept, reasons, failures
+    if entities:
+        with open_repository(clone.path) as opened:
+            kept = [_with_entities(opened, issue) for issue in kept]
+    return kept, reasons, failures
 
 
 def _roles(
@@ -251,22 +255,18 @@ def _roles(
     return {repo: role for repo, role in found.items() if role is not None}
 
 
-def _with_entities(clone: BareClone, issue: Issue) -> Issue:
+def _with_entities(clone: Repo, issue: Issue) -> Issue:
     def read(path: str) -> str | None:
-        try:
-            return run_git(["show", f"{issue.base_commit}:{path}"], clone.path).decode("utf-8", "replace")
-        except CodegrepError:
-            return None
+        name = f"{issue.base_commit}:{path}"
+        return blob(clone, name).decode("utf-8", "replace") if holds(clone, name) else None
 
     return replace(issue, gold_entities=gold_entities(issue.gold_files, issue.gold_ranges, read))
 
 
 def existing(clone: BareClone, names: Collection[str]) -> set[str]:
-    """Those of some object names ("commit", "commit:path") that the clone holds; one git process for all."""
-    asked = [name for name in sorted(names) if "\n" not in name]
-    said = run_git(["cat-file", "--batch-check"], clone.path, stdin="".join(f"{n}\n" for n in asked).encode())
-    answers = said.decode(errors="replace").splitlines()
-    return {name for name, answer in zip(asked, answers, strict=True) if not answer.endswith(" missing")}
+    """Those of some object names ("commit", "commit:path") that the clone holds."""
+    with open_repository(clone.path) as opened:
+        return {name for name in names if holds(opened, name)}
 
 
 def _tell(
