@@ -80,10 +80,12 @@ class Checkouts:
                 return len(same) - len(left)
 
     def restore(self, tree: Path, lock: FileLock) -> None:
-        """Compares the contents of all files with the commit and writes those anew that differ; links stay links.
+        """Compares the contents of all files with the commit, writes those anew that differ, removes what is not its.
+
+        Links stay links.
 
         Raises:
-            GitError: git failed.
+            GitError: git failed, or the tree belongs to no clone any more.
         """
         with (
             _Place(self.root / ".locks", self.timeout) as place,
@@ -94,6 +96,7 @@ class Checkouts:
             with suppress(GitError):
                 repo.git.update_index("-q", "--really-refresh")
             repo.git.reset(*_TO_HEAD)
+            repo.git.clean("-ffdxq")
 
     def _limits(self, lock: FileLock, place: FileLock) -> Limits:
         return Limits(self.timeout, keep_open=(lock.descriptor, place.descriptor))

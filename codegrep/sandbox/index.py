@@ -10,6 +10,7 @@ Kept in memory: signatures of a tree are made in a fraction of a second, about a
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import re
@@ -83,24 +84,28 @@ class ContentIndex:
         self.counts = IndexCounts()
         self._max = max_bytes
         self._repositories: dict[Path, _Signatures] = {}
-        self._commits: dict[str, tuple[Path, str]] = {}
+        self._commits: dict[str, tuple[Path, str, str]] = {}
         self._trees: OrderedDict[str, _Tree] = OrderedDict()
         self._searches: Counter[str] = Counter()
         self._guard = threading.Lock()
 
-    def add(self, root: Path, bare: Path, commit: str) -> None:
-        """Says that `root` holds, unchanged, the tree of `commit` in the clone `bare`."""
+    def add(self, root: Path, bare: Path, commit: str, digest: str = "") -> None:
+        """Says that `root` holds, unchanged, the tree of `commit` in the clone `bare`.
+
+        Args:
+            digest: another one whenever something has changed in the tree.
+        """
         key = os.fspath(root)
-        if self._max and self._commits.get(key) != (bare, commit):
+        if self._max and self._commits.get(key) != (bare, commit, digest):
             with self._guard:
-                self._commits[key] = (bare, commit)
+                self._commits[key] = (bare, commit, digest)
                 self._trees.pop(key, None)
                 self._searches.pop(key, None)
 
-    def commit_at(self, root: Path) -> str | None:
-        """The commit of which this is, unchanged, the tree; None where nobody said so."""
-        _, commit = self._commits.get(os.fspath(root), (None, None))
-        return commit
+    def state_at(self, root: Path) -> tuple[str, str] | None:
+        """The commit of which this is the tree, and the tree's digest; None where nobody said so."""
+        known = self._commits.get(os.fspath(root))
+        return known[1:] if known is not None else None
 
     def is_ready(self, root: Path) -> bool:
         """Whether `candidates` answers at once."""
@@ -176,7 +181,7 @@ class ContentIndex:
             if key in self._trees:
                 self._trees.move_to_end(key)
                 return self._trees[key]
-            bare, commit = self._commits[key]
+            bare, commit, _ = self._commits[key]
             signatures = self._repositories.setdefault(bare, _Signatures())
             if not signatures.rows and self._searches[key] < _COST_OF_A_SIGNATURE:
                 return None  # all blobs are missing, however many there are: they need not be listed
@@ -216,7 +221,7 @@ class ContentIndex:
             grown[:start], binary[:start] = signatures.bits[:start], signatures.binary[:start]
             signatures.bits, signatures.binary = grown, binary
         for row, (blob, path) in enumerate(missing.items(), start):
-            signatures.bits[row], signatures.binary[row] = _signature(tree.root / path)
+            signatures.bits[row], signatures.binary[row] = _signature(tree.root / path, blob)
             signatures.rows[blob] = row
         self.counts.blobs += len(missing)
 
@@ -234,8 +239,11 @@ def _listed(bare: Path, commit: str) -> tuple[list[str], list[str]]:
     return blobs, paths
 
 
-def _signature(file: Path) -> tuple[np.ndarray, bool]:
-    """The bits of a file's contents, and whether it holds a NUL byte. All bits where ripgrep may see other text."""
+def _signature(file: Path, blob: str) -> tuple[np.ndarray, bool]:
+    """The bits of a file's contents, and whether it holds a NUL byte. All bits where ripgrep may see other text.
+
+    All bits too where the file does not hold the blob: a signature is kept for every tree that has the blob.
+    """
     everything = np.full(_BYTES, 255, np.uint8)
     try:
         with file.open("rb") as stream:
@@ -245,6 +253,8 @@ def _signature(file: Path) -> tuple[np.ndarray, bool]:
     if content.startswith(_TRANSCODED):
         return everything, "\0" in content.decode("utf-16", "replace")
     binary = b"\0" in content
+    if len(content) <= _LARGEST and _blob(content) != blob:
+        return everything, binary
     if len(content) > _LARGEST or any(letter in content for letter in FOLDS_TO_ASCII):
         return everything, binary or len(content) > _LARGEST
     # bytes.lower changes ASCII letters only, like the pieces of a pattern.
@@ -254,6 +264,10 @@ def _signature(file: Path) -> tuple[np.ndarray, bool]:
         # As intp, the type that NumPy indexes with: two thirds of the time.
         flags[_hashed(numbers[:-2], numbers[1:-1], numbers[2:]).astype(np.intp)] = 1
     return np.packbits(flags, bitorder="little"), binary
+
+
+def _blob(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
 def _hashed(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:

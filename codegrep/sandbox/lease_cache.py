@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codegrep.sandbox.lease_registry import Entry, Ledger
+from codegrep.sandbox.tree_state import TreeState, tree_state
 
 # How often a tree that is lent all the time is marked as used, seconds.
 _MARK = 1.0
@@ -21,13 +22,21 @@ _MARK = 1.0
 
 @dataclass(eq=False)
 class Held:
-    """A lease file and how many leases stand on it. until: when it goes, once there are none."""
+    """A lease file and how many leases stand on it.
+
+    Attributes:
+        state: the tree when the file was written.
+        until: when it goes, once there are none.
+        looked: all files were looked at since.
+    """
 
     entry: Entry
     file: Path
+    state: TreeState
     count: int
     marked: float
     until: float = 0.0
+    looked: bool = False
 
 
 class Lingering:
@@ -60,9 +69,9 @@ class Lingering:
         self._ledger.touch(held.entry.name)
         return held
 
-    def begin(self, entry: Entry) -> Held:
+    def begin(self, entry: Entry, state: TreeState) -> Held:
         """A new lease. The entry's lock is held."""
-        held = Held(entry, self._ledger.add_lease(entry.name), 1, time.monotonic())
+        held = Held(entry, self._ledger.add_lease(entry.name), state, 1, time.monotonic())
         self._ledger.touch(entry.name)
         if self._seconds:
             with self._guard:
@@ -80,6 +89,23 @@ class Lingering:
                 return
             held.until = time.monotonic() + self._seconds
             self._wake(self._seconds)
+
+    def is_unchanged(self, held: Held) -> bool:
+        """Whether the tree is as it was at the beginning: all of it the first time, names that came or went later on.
+
+        Nobody gets a lease on a changed tree any more without a new look at it.
+        """
+        first, held.looked = not held.looked, True
+        try:
+            tree = self._ledger.tree(held.entry.name)
+            same = held.state.same_names() and (not first or tree_state(tree).digest == held.state.digest)
+        except OSError:
+            same = False
+        if not same:
+            with self._guard:
+                if self._held.get(_key(held)) is held:
+                    self._let_go(held)
+        return same
 
     def forget(self, name: str) -> None:
         """Ends what only lingers on an entry."""

@@ -2,7 +2,7 @@
 trees.
 
     <root>/.ledger/<name>/entry.json     repository, commit, bare clone; written before anything of the tree exists
-    <root>/.ledger/<name>/complete       the checkout ended; holds the machine's boot id
+    <root>/.ledger/<name>/complete       the checkout ended; holds the machine's boot id and the tree's digest
     <root>/.ledger/<name>/used           its modification time is the last use
     <root>/.ledger/<name>/bytes          disk that the tree takes, where a budget is kept
     <root>/.ledger/<name>/leases/        one file a lease: <owner>@<number>
@@ -109,10 +109,18 @@ class Ledger:
 
     def is_of_this_boot(self, name: str) -> bool:
         """True when the tree was completed since the machine was started (else its last writes may not be on disk)."""
+        return self._completed(name)[0] == boot_id()
+
+    def digest(self, name: str) -> str:
+        """The digest of the tree when it was completed, "" where there is none."""
+        return self._completed(name)[1]
+
+    def _completed(self, name: str) -> tuple[str | None, str]:
         try:
-            return (self._entries / name / "complete").read_text("utf-8") == boot_id()
+            boot, _, digest = (self._entries / name / "complete").read_text("utf-8").partition(" ")
         except OSError:
-            return False
+            return None, ""
+        return boot, digest
 
     def begin(self, entry: Entry) -> None:
         """Writes an entry down before its tree is touched."""
@@ -124,10 +132,10 @@ class Ledger:
         fresh.replace(folder / "entry.json")
         self.touch(entry.name)
 
-    def complete(self, name: str) -> None:
-        """Says that the tree is whole."""
+    def complete(self, name: str, digest: str) -> None:
+        """Says that the tree is whole, and how it is."""
         fresh = self._entries / name / "complete.new"
-        fresh.write_text(boot_id(), "utf-8")
+        fresh.write_text(f"{boot_id()} {digest}", "utf-8")
         fresh.replace(self._entries / name / "complete")
 
     def incomplete(self, name: str) -> None:

@@ -21,11 +21,11 @@ from codegrep.sandbox.measure import CallCounters, CallMeasure
 from codegrep.sandbox.repositories import Location, Repositories
 from codegrep.sandbox.toolbox import CheckedCall, Toolbox, numbered, refusal
 from codegrep.sandbox.tools import ArgumentError, Outcome
-from codegrep.sandbox.tools.tool import mistake
+from codegrep.sandbox.tools.tool import fault, mistake
 from codegrep.sandbox.worktrees import Lease, Worktrees
 
-# Trees that are made at the same time; each waits for git, mostly.
-_ADDING_THREADS = 4
+# Leases that are taken at the same time; each waits for git or for the disk, mostly.
+_LEASING_THREADS = 16
 # Seconds from one turn of a prompt's rollouts to the next, mostly less.
 _LINGER = 2.0
 
@@ -64,7 +64,7 @@ class Sandbox:
         self._places: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = (
             weakref.WeakKeyDictionary()
         )
-        self._threads = ThreadPoolExecutor(_ADDING_THREADS, thread_name_prefix="worktree")
+        self._threads = ThreadPoolExecutor(_LEASING_THREADS, thread_name_prefix="worktree")
 
     @classmethod
     def under(
@@ -165,7 +165,7 @@ class Sandbox:
         except ArgumentError as error:
             return self._measured(mistake(str(error)), _Asked(call, None, asked), number, "run")
         made = _Asked(call, checked, asked)
-        kept = self._cache.look_up((lease.repo, lease.commit, checked.key))
+        kept = self._cache.look_up((lease.digest, checked.key))
         return made if kept is None else self._measured(kept, made, number, "kept")
 
     async def _answer(self, lease: Lease, asked: _Asked, number: int) -> ToolResult:
@@ -181,15 +181,23 @@ class Sandbox:
                 began = time.monotonic()
                 waited = began - asked.at
                 try:
-                    return await self.toolbox.execute(lease.path, checked)
+                    return await self._believed(lease, await self.toolbox.execute(lease.path, checked))
                 finally:
                     seconds = time.monotonic() - began
 
-        key = (lease.repo, lease.commit, checked.key)
+        key = (lease.digest, checked.key)
         if (kept := self._cache.look_up(key)) is not None:  # since the turn began, by another one
             return self._measured(kept, asked, number, "kept")
         outcome = await self._cache.get(key, compute)
         return self._measured(outcome, asked, number, source, seconds, waited)
+
+    async def _believed(self, lease: Lease, outcome: Outcome) -> Outcome:
+        """The outcome, unless it found nothing in a tree that was changed under it."""
+        if outcome.files or outcome.status is ToolStatus.INFRASTRUCTURE:
+            return outcome
+        if await asyncio.get_running_loop().run_in_executor(None, lease.is_unchanged):
+            return outcome
+        return fault(f"{lease.path} was changed while it was searched")
 
     def _measured(
         self, outcome: Outcome, asked: _Asked, number: int, source: str, seconds: float = 0.0, waited: float = 0.0
@@ -218,16 +226,15 @@ class Sandbox:
         lease = await self._leased(repo, commit)
         try:
             if self.toolbox.index is not None:
-                self.toolbox.index.add(lease.path, lease.bare, lease.commit)
+                self.toolbox.index.add(lease.path, lease.bare, lease.commit, lease.digest)
             yield lease
         finally:
             lease.release()
 
     async def _leased(self, repo: str, commit: str) -> Lease:
         try:
-            ready = self.worktrees.lease_if_ready(repo, commit)
-            if ready is not None:
-                return ready
+            if (again := self.worktrees.lease_again(repo, commit)) is not None:
+                return again
             making = asyncio.get_running_loop().run_in_executor(self._threads, self.worktrees.lease, repo, commit)
             try:
                 return await asyncio.shield(making)

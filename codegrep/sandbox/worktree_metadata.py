@@ -27,12 +27,7 @@ def unregister(bare: Path, tree: Path) -> None:
 
 def drop_stale_locks(tree: Path) -> bool:
     """Removes index.lock and HEAD.lock of a whole tree that nobody is changing; True when there were any."""
-    try:
-        pointer = os.fsdecode((tree / ".git").read_bytes())
-    except OSError:
-        return False
-    registration = Path(pointer.removeprefix("gitdir:").strip())
-    if registration.parent.name != "worktrees" or _target(registration) != os.fspath(tree / ".git"):
+    if (registration := registration_of(tree)) is None:
         return False
     found = False
     for name in ("index.lock", "HEAD.lock"):
@@ -40,6 +35,17 @@ def drop_stale_locks(tree: Path) -> bool:
         found = found or lock.exists()
         lock.unlink(missing_ok=True)
     return found
+
+
+def registration_of(tree: Path) -> Path | None:
+    """The folder in a clone that a tree names and that names the tree, or None."""
+    try:
+        pointer = os.fsdecode((tree / ".git").read_bytes())
+    except OSError:
+        return None
+    registration = Path(pointer.removeprefix("gitdir:").strip())
+    ours = registration.parent.name == "worktrees" and _target(registration) == os.fspath(tree / ".git")
+    return registration if ours else None
 
 
 def _target(registration: Path) -> str | None:

@@ -6,6 +6,7 @@ How files come into a tree is in checkout.py; what a root may take, and who has 
 from __future__ import annotations
 
 import errno
+import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +24,10 @@ from codegrep.sandbox.lease_cache import Held, Lingering
 from codegrep.sandbox.lease_registry import Entry, Ledger
 from codegrep.sandbox.locks import FileLock
 from codegrep.sandbox.repositories import BareClone, Repositories, folder_name, require_full_hash
-from codegrep.sandbox.worktree_metadata import drop_stale_locks, unregister
+from codegrep.sandbox.tree_state import TreeState, tree_state
+from codegrep.sandbox.worktree_metadata import drop_stale_locks, registration_of, unregister
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -33,12 +37,15 @@ class Lease:
     Attributes:
         path: root of the tree, absolute and real.
         bare: the clone that it belongs to.
+        digest: of the tree as it was found, another one for every other tree and every change.
     """
 
     repo: str
     commit: str
     path: Path
     bare: Path
+    digest: str
+    is_unchanged: Callable[[], bool]
     _end: Callable[[], None] | None
 
     def release(self) -> None:
@@ -123,7 +130,7 @@ class Worktrees:
         """
         require_full_hash(repo, commit)
         try:
-            return self.lease_if_ready(repo, commit) or self._lease(repo, commit)
+            return self.lease_again(repo, commit) or self._lease(repo, commit)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise DiskError(f"the disk of {self.root} is full", "Free some disk.") from error
@@ -136,35 +143,19 @@ class Worktrees:
                 entry = self._ledger.entry(name)
                 if entry is not None and (entry.repo, entry.commit) != (repo, commit):
                     continue  # the first eight digits are shared with another commit; the next name is longer
-                if entry is None or not self._is_whole(name):
-                    entry = self._add(repo, commit, name, lock)
+                if (again := self.lease_again(repo, commit)) is not None:
+                    return again  # of somebody who waited for the lock too
+                state = self._trusted(entry, lock) if entry is not None else None
+                if entry is None or state is None:
+                    entry, state = self._add(repo, commit, name, lock)
                     self.counts.seconds_adding += time.monotonic() - began
-                return self._leased(entry)
+                return self._lent(self._lingering.begin(entry, state))
         raise AssertionError("the last name holds the whole commit")
 
-    def lease_if_ready(self, repo: str, commit: str) -> Lease | None:
-        """A lease without any waiting, or None when the tree is not there yet or just being changed.
-
-        No git process runs.
-        """
-        if (again := self._lingering.again(repo, commit)) is not None:
-            return self._lent(again)
-        for name in _names(repo, commit):
-            entry = self._ledger.entry(name)
-            if entry is None:
-                return None
-            if (entry.repo, entry.commit) != (repo, commit):
-                continue
-            lock = self._ledger.lock(name)
-            if not lock.try_acquire():
-                return None
-            try:
-                # Read again: before the lock the entry may have been taken down and made for another commit.
-                same = self._ledger.entry(name) == entry
-                return self._leased(entry) if same and self._is_whole(name) else None
-            finally:
-                lock.release()
-        return None
+    def lease_again(self, repo: str, commit: str) -> Lease | None:
+        """A lease that stands on one released a moment ago, or None; no look at the disk."""
+        held = self._lingering.again(repo, commit)
+        return self._lent(held) if held is not None else None
 
     def repair(self) -> list[str]:
         """The janitor, to be run at start: what dead processes left behind is taken down or mended.
@@ -195,19 +186,54 @@ class Worktrees:
         self._lingering.close()
         self._ledger.close()
 
-    def _leased(self, entry: Entry) -> Lease:
-        return self._lent(self._lingering.begin(entry))
-
     def _lent(self, held: Held) -> Lease:
         self.counts.leases += 1
-        entry = held.entry
+        entry, keeper = held.entry, self._lingering
+        tree, bare = self._ledger.tree(entry.name), Path(entry.bare)
+        look, end = partial(keeper.is_unchanged, held), partial(keeper.end, held)
+        return Lease(entry.repo, entry.commit, tree, bare, held.state.digest, look, end)
+
+    def _trusted(self, entry: Entry, lock: FileLock) -> TreeState | None:
+        """The state of a tree that is as git left it, mended if need be; None where it has to be made anew.
+
+        Raises:
+            InfrastructureError: it was changed, and somebody uses it.
+        """
+        if not self._is_whole(entry.name):
+            return None
         tree = self._ledger.tree(entry.name)
-        return Lease(entry.repo, entry.commit, tree, Path(entry.bare), partial(self._lingering.end, held))
+        state = tree_state(tree)
+        if state.digest == self._ledger.digest(entry.name):
+            return state
+        if self._ledger.leases(entry.name):
+            raise InfrastructureError(
+                f"{tree} was changed while it is in use", "Keep other programs out; it is mended once nobody uses it."
+            )
+        _log.warning("%s was changed since it was checked out and is put right", tree)
+        state = self._restored(entry.name, lock)
+        self.counts.repairs += state is not None
+        return state
+
+    def _restored(self, name: str, lock: FileLock) -> TreeState | None:
+        """Puts a tree right; None where git cannot."""
+        tree = self._ledger.tree(name)
+        if registration_of(tree) is None:
+            return None
+        try:
+            self._checkouts.restore(tree, lock)
+        except GitError:
+            return None
+        return self._complete(name)
+
+    def _complete(self, name: str) -> TreeState:
+        state = tree_state(self._ledger.tree(name))
+        self._ledger.complete(name, state.digest)
+        return state
 
     def _is_whole(self, name: str) -> bool:
         return self._ledger.is_complete(name) and (self._ledger.tree(name) / ".git").exists()
 
-    def _add(self, repo: str, commit: str, name: str, lock: FileLock) -> Entry:
+    def _add(self, repo: str, commit: str, name: str, lock: FileLock) -> tuple[Entry, TreeState]:
         clone = self._repositories.open(repo)
         made = self._repositories.fetch_commit(clone, commit)
         self._budget.make_room(name, self._remove_unleased)
@@ -224,14 +250,14 @@ class Worktrees:
             with self._donor(entry) as donor:
                 self.counts.linked += self._checkouts.fill(clone, commit, tree, lock, donor)
             self._budget.note(name)
+            state = self._complete(name)
         except BaseException as error:
             self._take_down(entry)
             if isinstance(error, GitError):
                 raise InfrastructureError(f"the tree of {repo} at {commit[:12]} cannot be made ({error})") from error
             raise
-        self._ledger.complete(name)
         self.counts.adds += 1
-        return entry
+        return entry, state
 
     @contextmanager
     def _donor(self, entry: Entry) -> Iterator[Donor | None]:
@@ -255,12 +281,14 @@ class Worktrees:
         return next((self._ledger.entry(n) for _, n in near if self._is_whole(n)), None)
 
     def _hold(self, entry: Entry) -> Path | None:
-        """A lease file on an entry that is whole and that nobody is changing, or None."""
+        """A lease file on an entry that is as git left it and that nobody is changing, or None."""
         lock = self._ledger.lock(entry.name)
         if not lock.try_acquire():
             return None
         try:
             if self._ledger.entry(entry.name) != entry or not self._is_whole(entry.name):
+                return None
+            if tree_state(self._ledger.tree(entry.name)).digest != self._ledger.digest(entry.name):
                 return None
             return self._ledger.add_lease(entry.name)
         finally:
@@ -309,12 +337,9 @@ class Worktrees:
         stale = drop_stale_locks(self._ledger.tree(name))
         if self._ledger.is_of_this_boot(name):
             return f"removed stale locks of {name}" if stale else None
-        try:
-            self._checkouts.restore(self._ledger.tree(name), lock)
-        except GitError:
+        if self._restored(name, lock) is None:
             self._take_down(entry)
             return f"removed the damaged tree {name}"
-        self._ledger.complete(name)
         return f"checked {name} after a restart of the machine"
 
 

@@ -58,7 +58,6 @@ def wait_for(condition: object, seconds: float = 30.0) -> None:
 
 def test_a_lease_is_the_tree_of_its_commit(tmp_path: Path, many: Made) -> None:
     trees = worktrees(tmp_path, many)
-    assert trees.lease_if_ready("o/n", many.commits[3]) is None
     with trees.lease("o/n", many.commits[3]) as lease:
         assert lease.path == (tmp_path / "trees" / f"o__n_{many.commits[3][:8]}").resolve()
         assert (lease.path / "which.py").read_text() == "3\n"
@@ -403,7 +402,7 @@ def test_git_that_outlives_its_killed_parent_keeps_the_lock(tmp_path: Path, many
     child.wait()
     # git still writes: nobody may take its tree away yet.
     assert trees.repair() == []
-    assert trees.lease_if_ready("o/n", many.commits[0]) is None
+    assert not FileLock(trees.root / ".locks" / f"o__n_{many.commits[0][:8]}.lock").try_acquire()
     (tmp_path / "go").touch()
     name = f"o__n_{many.commits[0][:8]}"
     done: list[str] = []

@@ -120,12 +120,12 @@ class Glob:
         return Outcome(ToolStatus.OK, text, files, truncated=shown < len(paths), files_found=len(paths))
 
     async def _listed(self, root: Path, folder: str, pattern: str) -> list[bytes] | None:
-        commit = self._index.commit_at(root) if self._index is not None else None
-        if commit is None or plain_glob(pattern) is None:
+        state = self._index.state_at(root) if self._index is not None else None
+        if state is None or plain_glob(pattern) is None:
             return None
         loop = asyncio.get_running_loop()
         try:
-            listing = loop.run_in_executor(self._lister, self._listing.names, root, commit, folder, pattern)
+            listing = loop.run_in_executor(self._lister, self._listing.names, root, state, folder, pattern)
             return await asyncio.wait_for(listing, self._limits.glob_timeout)
         except TimeoutError:
             raise ProcessTimeout(self._limits.glob_timeout, starved=True) from None

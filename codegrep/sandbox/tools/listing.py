@@ -25,18 +25,19 @@ class Listing:
     """Lists of files by tree. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._trees: OrderedDict[tuple[str, str], list[bytes] | None] = OrderedDict()
+        self._trees: OrderedDict[tuple[str, tuple[str, str]], list[bytes] | None] = OrderedDict()
         self._guard = threading.Lock()
 
-    def names(self, root: Path, commit: str, folder: str, glob: str) -> list[bytes] | None:
+    def names(self, root: Path, state: tuple[str, str], folder: str, glob: str) -> list[bytes] | None:
         """The files below a folder that match, relative to it, in no order; None when ripgrep has to be asked.
 
         Args:
-            root: the tree of a commit, unchanged.
+            root: the tree of a commit.
+            state: the commit and the tree's digest; a list belongs to one state.
             folder: relative to it; "." for itself.
         """
         pattern = plain_glob(glob)
-        if pattern is None or (names := self._listed(os.fspath(root), commit)) is None:
+        if pattern is None or (names := self._listed(os.fspath(root), state)) is None:
             return None
         if folder != ".":
             prefix = os.fsencode(folder) + b"/"
@@ -44,8 +45,8 @@ class Listing:
         matches = pattern.fullmatch
         return [name for name in names if matches(name) and _is_to_be_seen(name, pattern)]
 
-    def _listed(self, root: str, commit: str) -> list[bytes] | None:
-        key = (root, commit)
+    def _listed(self, root: str, state: tuple[str, str]) -> list[bytes] | None:
+        key = (root, state)
         with self._guard:  # others who ask about this tree wait for it anyway
             if key in self._trees:
                 self._trees.move_to_end(key)
