@@ -29,12 +29,11 @@ from codegrep.pipeline.run_identity import run_name
 from codegrep.runtime.artifacts import fingerprint, write_json
 from codegrep.runtime.process_lock import alone
 from codegrep.runtime.ray_connection import connected
-from codegrep.runtime.resource_requests import Request, request_of
-from codegrep.sweeps.admission import Ledger
+from codegrep.runtime.resources import Ledger, Request, living_nodes, request_of
 from codegrep.sweeps.job_process import JobProcess
 from codegrep.sweeps.job_results import last_line
 from codegrep.sweeps.search_record import METRIC, TIME, Named, SearchRecord, values_of
-from codegrep.sweeps.sweep import STOP_SECONDS, living_nodes
+from codegrep.sweeps.sweep import STOP_SECONDS
 from codegrep.tracking.sweep import job_settings, open_sweep
 
 _STAGES = "stages=[prepare,warm_start,train]"  # the held-out issues that are reported on are not looked at

@@ -30,7 +30,7 @@ from codegrep.rollout.record import Rollout
 from codegrep.rollout.store import RolloutWriter, read_rollouts, rollout_from_row
 from codegrep.runtime.artifacts import Artifact
 from codegrep.runtime.map_batches import through_ray_data
-from codegrep.runtime.placement import Demand
+from codegrep.runtime.resources import Bundle, Demand
 
 BM25 = ("bm25", "bm25_no_tests")
 SCRIPTED = ("first_row", "oracle", "oracle_met")
@@ -269,7 +269,7 @@ def _agents(context: Context, files: PolicyFiles, which: str) -> Iterator[Ask]:
     """Asks agents, block by block. The engine starts with the first question and ends with the context."""
     config, evaluation = context.config, context.config.evaluate
     cpus, gpus = config.train.cpus_per_worker, 1.0 if config.train.use_gpu and not config.engine.vllm else 0.0
-    workers = Demand("agent workers", "evaluate.actors or train.cpus_per_worker", cpus, gpus, evaluation.actors)
+    workers = Demand("agent workers", "evaluate.actors or train.cpus_per_worker", Bundle(gpus, cpus), evaluation.actors)
     engine: EngineHandle | None = None
 
     def ask(some: Sequence[Issue], batch: int, actors: int) -> Iterator[list[Row]]:

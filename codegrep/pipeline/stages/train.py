@@ -11,13 +11,14 @@ from codegrep.engines.models import PolicyFiles
 from codegrep.judges.endpoint import PATIENCE
 from codegrep.pipeline import checkpoint_selection, mined_targets, needed_gold
 from codegrep.pipeline.context import Context
-from codegrep.pipeline.policies.engines import EngineHandle, backend_of, training_demand
+from codegrep.pipeline.policies.engines import EngineHandle, backend_of
 from codegrep.pipeline.policies.policy_files import policy_files
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.stages import prepare
 from codegrep.pipeline.workers import AgentSettings
 from codegrep.rewards.governance import JUDGE_FAILED
 from codegrep.runtime.artifacts import Artifact
+from codegrep.runtime.resources import training_workers
 from codegrep.training.signals import load_governance, load_verdicts
 
 
@@ -99,7 +100,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
         config,
         start,
         lora_rank=0 if config.train.full_parameters else config.train.lora.r,
-        beside=[training_demand(config)],
+        beside=[training_workers(config)],
     )
     try:
         return _train(context, artifact, start, engine)
