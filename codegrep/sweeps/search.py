@@ -23,7 +23,7 @@ from codegrep.errors import CodegrepError
 from codegrep.hydra_settings import PassedOn
 from codegrep.metrics.scores import first_best
 from codegrep.overrides import command, override
-from codegrep.pipeline.checkpoint_selection import LADDER_FILE, Rung, best, read
+from codegrep.pipeline.checkpoint_selection import CHECKPOINTS_FILE, MeasuredCheckpoint, best, read
 from codegrep.pipeline.run import stoppable
 from codegrep.pipeline.run_identity import run_name
 from codegrep.runtime.artifacts import fingerprint, write_json
@@ -146,7 +146,7 @@ class Trial:
         if proposed["refused"]:
             raise CodegrepError(proposed["refused"])
         run = proposed["run"]
-        ladder = Path(self._outputs, "runs", run, LADDER_FILE)
+        ladder = Path(self._outputs, "runs", run, CHECKPOINTS_FILE)
         log = Path(self._folder, f"{run}.log")
         process = JobProcess()
         arguments = [*proposed["arguments"], *self._extra]
@@ -186,8 +186,8 @@ def _rows(sweep: SearchConfig, record: SearchRecord, errors: Mapping[int, str], 
     """What became of each trial, best first."""
     rows = []
     for number, trial in enumerate(record.trials):
-        rungs = read(runs / trial.run / LADDER_FILE) if trial.run else []
-        top: Rung | None = best(rungs) if rungs else None
+        rungs = read(runs / trial.run / CHECKPOINTS_FILE) if trial.run else []
+        top: MeasuredCheckpoint | None = best(rungs) if rungs else None
         rows.append(
             {
                 **values_of(sweep, trial.point),
