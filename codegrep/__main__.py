@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import cast
+from typing import NoReturn, cast
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -23,21 +23,20 @@ from yaml import YAMLError
 
 from codegrep import cli
 from codegrep.compose import CONF, cautions, explain, load
-from codegrep.errors import CodegrepError, ConfigError
+from codegrep.errors import CodegrepError, ConfigError, disk_error
 from codegrep.hydra_settings import passed_on, refuse_unread
 from codegrep.usage import usage
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")
 def _run(cfg: DictConfig) -> None:
+    hydra_node = HydraConfig.get()
     try:
         config = load(cfg)
         for caution in cautions(config):
             print(f"codegrep: note: {caution}", file=sys.stderr)
-        hydra_node = HydraConfig.get()
         if hydra_node.mode != RunMode.MULTIRUN:
             refuse_unread(hydra_node.overrides.hydra, "Add -m; a search is set by sweep.*")
-        experiment = hydra_node.runtime.choices.get("experiment", "")
         if config.sweep is not None:
             from codegrep.sweeps.search import search
 
@@ -45,16 +44,11 @@ def _run(cfg: DictConfig) -> None:
             return
         from codegrep.pipeline.run import run_experiment  # heavy: only once the configuration is known to be good
 
-        run_experiment(config, experiment=str(experiment or ""))
-    except CodegrepError as error:
-        if HydraConfig.get().mode == RunMode.MULTIRUN:  # one of Hydra's own launchers: it goes on with its other jobs
+        run_experiment(config, experiment=str(hydra_node.runtime.choices.get("experiment") or ""))
+    except (Exception, KeyboardInterrupt) as error:
+        if hydra_node.mode == RunMode.MULTIRUN:  # one of Hydra's own launchers: it goes on with its other jobs
             raise
-        _say(error)
-        sys.exit(2)
-    except KeyboardInterrupt:
-        if HydraConfig.get().mode == RunMode.MULTIRUN:
-            raise
-        sys.exit(130)
+        _exit(error)  # here, since Hydra adds a line to what comes up to it
 
 
 def _register_launcher() -> None:
@@ -68,10 +62,6 @@ def _register_launcher() -> None:
     plugins = Plugins.instance()
     if f"{RayLauncher.__module__}.{RayLauncher.__name__}" not in plugins.class_name_to_class:
         plugins.register(RayLauncher)
-
-
-def _say(error: CodegrepError) -> None:
-    print(f"codegrep: {error}", file=sys.stderr)
 
 
 def main() -> None:
@@ -92,14 +82,21 @@ def main() -> None:
             raise ConfigError(f"there is no command '{first}'", f"Did you mean {near}?")
         _register_launcher()
         _run()
-    except CodegrepError as error:
-        _say(error)
-        sys.exit(2)
-    except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
-        _say(explain(error))
-        sys.exit(2)
-    except KeyboardInterrupt:  # before anything was started
+    except (Exception, KeyboardInterrupt) as error:
+        _exit(error)
+
+
+def _exit(error: BaseException) -> NoReturn:
+    """End with one line for people; a mistake in the code is raised again, since its trace is wanted."""
+    if isinstance(error, KeyboardInterrupt):
         sys.exit(130)
+    line = disk_error(error)
+    if line is None and isinstance(error, HydraException | OmegaConfBaseException | YAMLError | ValueError):
+        line = explain(error)
+    if line is None and not isinstance(error, CodegrepError):
+        raise error
+    print(f"codegrep: {line or error}", file=sys.stderr)
+    sys.exit(2)
 
 
 if __name__ == "__main__":

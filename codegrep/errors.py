@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import re
+
+_FULL = re.compile("No space left on device|disk is full")
+
 
 class CodegrepError(Exception):
     """Base of every error that stops a run with one line on the terminal and exit code 2, no traceback.
@@ -38,6 +43,22 @@ class RepositoryError(CodegrepError):
 
 class DiskError(CodegrepError):
     """Too little disk space for what is about to be written."""
+
+
+def disk_error(error: BaseException | None) -> DiskError | None:
+    """Return one line for an error that comes of a full disk, also where libraries and git wrapped it; else None."""
+    while error is not None:
+        if isinstance(error, DiskError):
+            return error
+        text = str(error)
+        full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if full or _FULL.search(text):
+            where = error.filename if full else None
+            line = next((line for line in text.split("\n") if _FULL.search(line)), text)
+            fix = "Free some space, or set outputs= to another disk; the same command continues"
+            return DiskError(f"a disk is full ({where or line})", fix)
+        error = error.__cause__ or error.__context__
+    return None
 
 
 class InfrastructureError(CodegrepError):

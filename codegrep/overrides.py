@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import shutil
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from codegrep.errors import ConfigError
@@ -29,6 +32,24 @@ def override(key: str, value: Any) -> str:
 def command(arguments: Sequence[str]) -> str:
     """`python -m codegrep` with these arguments, to be typed into a shell."""
     return shlex.join(["python", "-m", "codegrep", *arguments])
+
+
+def typed_command(arguments: Sequence[str]) -> str:
+    """This program with these arguments, as it can be typed into the shell that started it.
+
+    The environment that it runs in need not be active there: the console script or the interpreter is named by its path
+    where the shell would not find it.
+    """
+    if Path(sys.argv[0]).name == "codegrep":
+        return shlex.join([_from_here(sys.argv[0]), *arguments])
+    return shlex.join([_from_here(sys.executable), "-m", "codegrep", *arguments])
+
+
+def _from_here(program: str) -> str:
+    path = Path(program).absolute()
+    if shutil.which(path.name) == str(path):
+        return path.name
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def _written(value: Any) -> str:

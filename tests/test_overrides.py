@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import shlex
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +16,7 @@ from omegaconf import OmegaConf
 
 from codegrep.compose import compose_overrides
 from codegrep.errors import ConfigError
-from codegrep.overrides import command, override
+from codegrep.overrides import command, override, typed_command
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 _SPECIAL = st.text(st.sampled_from("\\'\"${}[](),=: \t\n~+@a1.|"), max_size=12)
@@ -78,3 +80,28 @@ def test_the_whole_way_through_hydra() -> None:
 def test_what_cannot_be_written_is_said(value: Any) -> None:
     with pytest.raises(ConfigError, match=r"^x cannot be set to "):
         override("x", value)
+
+
+def test_the_command_to_type_works_where_no_environment_is_active(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`make demo` starts .venv/bin/python, which the PATH of the shell need not know."""
+    folder = tmp_path / ".venv" / "bin"
+    folder.mkdir(parents=True)
+    for name in ("python", "codegrep"):
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(folder / "python"))
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "codegrep" / "__main__.py")])
+    monkeypatch.setenv("PATH", "/usr/bin")
+    assert typed_command(["+experiment=v3", "name=a b"]) == ".venv/bin/python -m codegrep +experiment=v3 'name=a b'"
+    monkeypatch.setattr(sys, "argv", [str(folder / "codegrep")])
+    assert typed_command(["plan"]) == ".venv/bin/codegrep plan"
+    monkeypatch.setenv("PATH", str(folder))
+    assert typed_command(["plan"]) == "codegrep plan"
+    monkeypatch.setattr(sys, "argv", ["-m"])
+    assert typed_command(["plan"]) == "python -m codegrep plan"
+    monkeypatch.setenv("PATH", "/usr/bin")
+    monkeypatch.chdir("/")
+    assert typed_command(["plan"]) == f"{str(folder / 'python').lstrip('/')} -m codegrep plan"

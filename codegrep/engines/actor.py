@@ -115,7 +115,7 @@ class ReplicaResources:
 def start_replicas(count: int, build: Build, resources: ReplicaResources, patience: RetryPolicy) -> RemoteEngine:
     """Start actors in the running Ray, spread over its nodes. They are restarted by Ray as often as they die.
 
-    Whether the resources can be had is to be asked first (`codegrep.runtime.placement`): Ray waits for ever.
+    Whether the resources can be had is to be asked first (`codegrep.runtime.resources`): Ray waits for ever.
     """
     import ray
 

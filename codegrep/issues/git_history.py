@@ -141,17 +141,18 @@ class GitHistory:
         hashes: dict[str, str] = {}
         seen: set[str] = set()
         for commit in read_commits(repository, self._ref, self._max_commits, self._since, self._until):
+            where = f"{label} {commit.hash[:12]} {commit.message.strip().partition(chr(10))[0][:80]}"
             chosen = self._filter.judge(commit)
             if isinstance(chosen, str):
-                result.skip(chosen)
+                result.skip(chosen, where)
                 continue
             text_hash = statement_hash(chosen.statement)
             if text_hash in seen:  # a backport of the same fix
-                result.skip("duplicate message")
+                result.skip("duplicate message", where)
                 continue
             seen.add(text_hash)
             if self._drop_named and names_gold(chosen.statement, chosen.gold_files):
-                result.skip("statement names a gold file")
+                result.skip("statement names a gold file", where)
                 continue
             instance_id = f"{label.replace('/', '__')}-{commit.hash[:12]}"
             hashes[instance_id] = commit.hash

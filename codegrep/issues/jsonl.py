@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 from codegrep.issues.issue import Entity, Issue, LineRange
 
 
-def write_issues(path: Path, issues: Sequence[Issue]) -> None:
-    """One JSON object a line, fields as in Issue."""
+def write_issues(path: Path, sides: Mapping[str, Sequence[Issue]]) -> None:
+    """Write one JSON object a line: the issue's side ("train", "held_out", …), then the fields of Issue."""
     partial = path.with_suffix(".partial")
-    partial.write_text("".join(json.dumps(asdict(issue)) + "\n" for issue in issues), encoding="utf-8")
+    rows = [{"side": side, **asdict(issue)} for side, issues in sides.items() for issue in issues]
+    partial.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     partial.replace(path)
 
 
 def read_issues(path: Path) -> list[Issue]:
-    """Inverse of write_issues."""
+    """Read the issues of all sides."""
     return [issue_from_json(line) for _, line in json_lines(path)]
 
 
@@ -34,6 +35,7 @@ def json_lines(path: Path) -> list[tuple[int, str]]:
 def issue_from_json(text: str) -> Issue:
     """One Issue from its JSON text."""
     row = json.loads(text)
+    row.pop("side", None)
     row["gold_files"] = tuple(row["gold_files"])
     row["gold_ranges"] = tuple(LineRange(**r) for r in row["gold_ranges"])
     known = row.get("gold_entities")

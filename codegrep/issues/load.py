@@ -66,7 +66,7 @@ def load_issues(config: DataConfig) -> LoadedIssues:
         count = 0
         for issue in (*kept, *beside):
             if issue.instance_id in seen:
-                loaded.skip(f"instance_id already in source {seen[issue.instance_id]}")
+                loaded.skip(f"instance_id already in source {seen[issue.instance_id]}", issue.instance_id)
                 continue
             seen[issue.instance_id] = name
             merged.issues.append(issue)
@@ -92,11 +92,11 @@ def _material(loaded: LoadResult, split: SplitConfig, removed: Counter[str]) -> 
     for issue in loaded.issues:
         side = sides[issue.repo]
         if side == "held_out":
-            loaded.skip("repository is held out")
+            loaded.skip("repository is held out", issue.instance_id)
         elif side == "validation":
             validation.append(issue)
         elif side is None and names_roles(split):
-            loaded.skip(kept_out(roles[issue.repo].name))
+            loaded.skip(kept_out(roles[issue.repo].name), issue.instance_id)
             removed[issue.repo] += 1
         else:  # where the split does not speak of roles, `make_split` refuses what has no side
             train.append(issue)
@@ -109,6 +109,7 @@ def _merge(merged: LoadedIssues, name: str, loaded: LoadResult, count: int) -> N
     merged.skipped_by_source[name] = loaded.skipped
     merged.skipped += loaded.skipped
     merged.broken += loaded.broken
+    merged.left_out += loaded.left_out
     for repo, place in loaded.repositories.items():
         known = merged.repositories.get(repo)
         if known is None or (known.local is None and place.local is not None):

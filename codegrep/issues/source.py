@@ -53,16 +53,20 @@ class LoadResult:
         repositories: location by `repo` label, for every repo of `issues`.
         skipped: how many candidates were left out, by reason; broken rows are counted here too, under "broken row".
         broken: the first broken rows with their reasons.
+        left_out: candidates that were left out on purpose, with their reasons.
     """
 
     issues: list[Issue] = field(default_factory=list)
     repositories: dict[str, RepositoryLocation] = field(default_factory=dict)
     skipped: Counter[str] = field(default_factory=Counter)
     broken: list[BrokenRow] = field(default_factory=list)
+    left_out: list[BrokenRow] = field(default_factory=list)
 
-    def skip(self, reason: str) -> None:
-        """Counts one candidate that was left out on purpose."""
+    def skip(self, reason: str, where: str = "") -> None:
+        """Count one candidate that was left out on purpose, and list it where its place is given."""
         self.skipped[reason] += 1
+        if where:
+            self.left_out.append(BrokenRow(where, reason))
 
     def reject(self, where: str, reason: str, count: int = 1, under: str = "broken row") -> None:
         """Counts `count` unusable rows and lists the place, up to a cap."""

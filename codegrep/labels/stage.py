@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from codegrep.config import LabelsConfig
+from codegrep.config import Config, LabelsConfig
 from codegrep.errors import CodegrepError, DataError, InfrastructureError
 from codegrep.issues import Issue
 from codegrep.issues.roles import EVALUATION, known_roles
@@ -23,65 +23,70 @@ from codegrep.labels.shards import Shard, shards_of
 from codegrep.labels.target_sets import Targets, make_targets
 from codegrep.labels.tokens import open_counter
 from codegrep.labels.workspace_paths import PathRules
-from codegrep.pipeline.context import Advance, Context
 from codegrep.pipeline.mined_targets import TRAINING_TARGETS
 from codegrep.pipeline.policies.policy_files import base_model
-from codegrep.pipeline.stages import prepare
-from codegrep.runtime.artifacts import Artifact, file_content
+from codegrep.pipeline.prepared import Prepared, existing
+from codegrep.runtime.artifacts import Artifact, Places, file_content
+from codegrep.runtime.progress import Advance, Progress
 from codegrep.sandbox.repositories import Repositories
+from codegrep.tracking.run import Tracker
 
 SAMPLES = "samples.parquet"
 # What does not change a label.
 _NOT_INPUTS = ("workers", "spot_check", "keep_unlabelled", "trajectories", "instances")
 
 
-def inputs(context: Context) -> dict[str, Any]:
+def inputs(config: Config, places: Places, prepared: Prepared | None = None) -> dict[str, Any]:
     """What decides the labels: the trajectories' and instances' content, the rules, the judge, what is held out.
 
     Raises:
         CodegrepError: the experiment has no labels, and does not ask for the stage.
     """
-    config = context.config
     if not config.labels.enabled:
         if "label" not in config.stages:
             raise CodegrepError("this experiment has no mined labels", "Add labels=catm and the stage label")
         return {"enabled": False}
     labels = {k: v for k, v in vars(config.labels).items() if k not in _NOT_INPUTS}
     files = trajectory_files(config.labels.trajectories)
-    prepared = _prepared(context)
     judge = {
         "kind": config.judge.kind,
         "params": _judge_identity(config.judge.params),
-        "version": _judge(context).open().version,
+        "version": _judge(config, places).open().version,
         "second": config.judge.second,
     }
     return {
         "labels": labels,
         "mining": MINING_VERSION,
         "judge": judge,
-        "tokenizer": _tokenizer_identity(context),
+        "tokenizer": _tokenizer_identity(config),
         "trajectories": [file_content(path) for path in files],
         "instances": [
             file_content(Path(path).expanduser()) for path in config.labels.instances if Path(path).is_file()
         ],
         "issues": prepared.fingerprint if prepared else "",
-        "excluded": [sorted(excluded) for excluded in _excluded(context)],
+        "excluded": [sorted(excluded) for excluded in _excluded(config, prepared)],
     }
 
 
-def run(context: Context, artifact: Artifact) -> dict[str, Any]:
+def run(
+    config: Config,
+    places: Places,
+    artifact: Artifact,
+    tracker: Tracker,
+    progress: Progress,
+    prepared: Prepared | None = None,
+) -> dict[str, Any]:
     """Import, mine and judge shard by shard, then weights, targets, and the data card."""
-    config = context.config
     if not config.labels.enabled:
-        context.say("  off: gold files are those of the patches")
+        progress.say("  off: gold files are those of the patches")
         return {"enabled": False}
     started = time.monotonic()
-    gold = _gold(context)
-    shards, quarantine = _shards(context, artifact)
+    gold = _gold(config.labels, prepared)
+    shards, quarantine = _shards(config.labels, places, progress)
     files = ShardFiles(str(artifact.folder / "shards"))
-    repositories, instances = _excluded(context)
+    repositories, instances = _excluded(config, prepared)
     settings = mining_settings(config.labels, repositories, instances)
-    quarantine += _mine(context, shards, settings, files)
+    quarantine += _mine(config, places, progress, shards, settings, files)
     record = _total(shards, files)
     quarantine += record.quarantine
     artifact.write_json("quarantine.json", quarantine)
@@ -92,7 +97,7 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
             f"the judge gave no verdict on {lost} of {record.judged} files ({first})",
             "The same command asks again only for those; judge.max_error_share is the share that is let pass",
         )
-    context.say("  weights and targets")
+    progress.say("  weights and targets")
     targets = make_targets(
         shards,
         files,
@@ -109,18 +114,20 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
             f"no sample is left of {record.rows} trajectories ({dict(targets.filters.trajectories)})",
             "Check labels.instances, and the funnel in the artifact's quarantine.json and shards",
         )
-    usable = _training_targets(context, artifact, targets)
-    report = stage_report.write(context, artifact, shards, files, record, targets, gold, len(quarantine), usable)
-    stage_report.log(context, artifact)
-    context.say(f"  {report['samples']} samples of {report['issues']} issues in {time.monotonic() - started:.0f} s")
-    context.say(f"  Samples, card and spot check: {artifact.folder}")
+    usable = _training_targets(config, places, prepared, artifact, targets)
+    report = stage_report.write(
+        config, places, prepared, artifact, shards, files, record, targets, gold, len(quarantine), usable
+    )
+    stage_report.log(tracker, artifact)
+    progress.say(f"  {report['samples']} samples of {report['issues']} issues in {time.monotonic() - started:.0f} s")
+    progress.say(f"  Samples, card and spot check: {artifact.folder}")
     return report
 
 
-def already(context: Context, artifact: Artifact) -> None:
+def already(config: Config, artifact: Artifact, tracker: Tracker) -> None:
     """Log again what a finished stage found."""
-    if context.config.labels.enabled:
-        stage_report.log(context, artifact)
+    if config.labels.enabled:
+        stage_report.log(tracker, artifact)
 
 
 def mining_settings(
@@ -146,52 +153,44 @@ def mining_settings(
     )
 
 
-def _judge(context: Context) -> JudgeChoice:
+def _judge(config: Config, places: Places) -> JudgeChoice:
     """The configured judge; its answers are cached under outputs, for all runs."""
-    judge = context.config.judge
-    cache = str(context.places.outputs / "judge_answers")
+    judge = config.judge
+    cache = str(places.outputs / "judge_answers")
     return JudgeChoice(judge.kind, judge.params, judge.where, max(1, judge.actors), cache)
 
 
-def _prepared(context: Context) -> Artifact | None:
-    found = context.artifacts.get("prepare")
-    return found if found is not None and found.complete else None
-
-
-def _excluded(context: Context) -> tuple[frozenset[str], frozenset[str]]:
+def _excluded(config: Config, prepared: Prepared | None) -> tuple[frozenset[str], frozenset[str]]:
     """Repositories (lower case) and instances that no label may come from: what the experiment is evaluated on."""
-    config = context.config
     split = config.data.split
     roles = [name for name in split.held_out if "/" not in name]
     repositories = known_roles().named([*roles, *(EVALUATION if split.enforce_roles else ())])
     repositories |= {repo.lower() for repo in (*config.labels.exclude_repositories, *split.held_out)}
     instances: set[str] = set()
-    prepared = _prepared(context)
     if prepared is not None:
-        found = prepare.load(prepared)
-        instances = {issue.instance_id for issue in found.held_out}
+        instances = {issue.instance_id for issue in prepared.held_out}
         if split.by == "repository":
-            repositories |= {issue.repo.lower() for issue in found.held_out}
+            repositories |= {issue.repo.lower() for issue in prepared.held_out}
         if split.enforce_roles:  # forks and renamed copies among them
-            repositories |= {repo.lower() for repo, role in found.roles.items() if role in EVALUATION}
+            repositories |= {repo.lower() for repo, role in prepared.roles.items() if role in EVALUATION}
     return repositories, frozenset(instances)
 
 
-def _gold(context: Context) -> GoldPatches:
-    labels = context.config.labels
+def _gold(labels: LabelsConfig, prepared: Prepared | None) -> GoldPatches:
     if labels.instances:
         return from_file(labels.instances, suffixes=labels.gold_suffixes, tests=labels.gold_tests)
-    return from_issues(prepare.load(context.need("prepare")).train)
+    if prepared is None:
+        raise DataError("labels.instances is empty and no issues are prepared", "Add prepare to stages=[…]")
+    return from_issues(prepared.train)
 
 
-def _shards(context: Context, artifact: Artifact) -> tuple[list[Shard], list[dict[str, str]]]:
+def _shards(labels: LabelsConfig, places: Places, progress: Progress) -> tuple[list[Shard], list[dict[str, str]]]:
     """Shards of all files; files of other forms are imported first. A file that cannot be read is quarantined."""
-    labels = context.config.labels
-    folder = context.places.outputs / "imported_trajectories"
+    folder = places.outputs / "imported_trajectories"
     shards: list[Shard] = []
     quarantine: list[dict[str, str]] = []
     paths = trajectory_files(labels.trajectories)
-    with context.progress("files", len(paths)) as advance:
+    with progress.bar("files", len(paths)) as advance:
         for path in paths:
 
             def told(row: int, name: str = path.name, advance: Advance = advance) -> None:
@@ -221,22 +220,25 @@ def _unreadable(error: Exception) -> bool:
 
 
 def _mine(
-    context: Context, shards: Sequence[Shard], settings: MiningSettings, files: ShardFiles
+    config: Config,
+    places: Places,
+    progress: Progress,
+    shards: Sequence[Shard],
+    settings: MiningSettings,
+    files: ShardFiles,
 ) -> list[dict[str, str]]:
-    config = context.config
-    judge = _judge(context)
+    judge = _judge(config, places)
     opened = judge.open()  # a wrong parameter or tokenizer shows here, and not in a worker
-    open_counter(_tokenizer(context))
+    open_counter(_tokenizer(config))
     todo = [shard for shard in shards if not files.done(shard)]
     total, done = sum(shard.rows for shard in shards), sum(s.rows for s in shards) - sum(s.rows for s in todo)
     quarantine: list[dict[str, str]] = []
-    with context.progress("trajectories", total) as advance:
-        advance.to(done)
-        ended = mine_shards(todo, settings, _tokenizer(context), files, judge, config.labels.workers)
+    with progress.bar("trajectories", total, done) as advance:
+        ended = mine_shards(todo, settings, _tokenizer(config), files, judge, config.labels.workers)
         for shard, reason in ended:
             if reason:
                 quarantine.append({"where": shard.where, "reason": reason})
-                context.say(f"  quarantined {shard.where}: {reason}")
+                progress.say(f"  quarantined {shard.where}: {reason}")
             advance(shard.rows)
         if judge.where == "driver":
             for _ in judged_by_driver(todo, files, opened, settings.min_tokens):
@@ -252,27 +254,27 @@ def _total(shards: Sequence[Shard], files: ShardFiles) -> ShardRecord:
     return total
 
 
-def _training_targets(context: Context, artifact: Artifact, targets: Targets) -> dict[str, int]:
+def _training_targets(
+    config: Config, places: Places, prepared: Prepared | None, artifact: Artifact, targets: Targets
+) -> dict[str, int]:
     """Targets of this experiment's training issues, without files that their base commit does not have."""
     counts = {"issues": 0, "samples": 0, "files_not_at_base": 0}
-    prepared = _prepared(context)
     kept: dict[str, list[list[str]]] = {}
     if prepared is not None:
-        places = prepare.locations(prepared)
-        repositories = Repositories(context.places.sandbox / "bare", clone_timeout=context.config.sandbox.clone_timeout)
+        repositories = Repositories(places.clones, clone_timeout=config.sandbox.clone_timeout)
         by_repo: dict[str, list[Issue]] = {}
-        for issue in prepare.load(prepared).train:
+        for issue in prepared.train:
             if issue.instance_id in targets.by_issue:
                 by_repo.setdefault(issue.repo, []).append(issue)
         for repo, issues in sorted(by_repo.items()):
-            clone = repositories.ensure(repo, places.get(repo))
+            clone = repositories.ensure(repo, prepared.locations.get(repo))
             asked = {
                 f"{issue.base_commit}:{path}"
                 for issue in issues
                 for files in targets.by_issue[issue.instance_id]
                 for path in files
             }
-            there = prepare.existing(clone, asked)
+            there = existing(clone, asked)
             for issue in issues:
                 sets = []
                 for files in targets.by_issue[issue.instance_id]:
@@ -287,13 +289,13 @@ def _training_targets(context: Context, artifact: Artifact, targets: Targets) ->
     return counts
 
 
-def _tokenizer(context: Context) -> str:
-    return context.config.labels.tokenizer or str(base_model(context))
+def _tokenizer(config: Config) -> str:
+    return config.labels.tokenizer or str(base_model(config.model))
 
 
-def _tokenizer_identity(context: Context) -> Any:
-    model = context.config.model
-    return context.config.labels.tokenizer or [model.path, model.revision]
+def _tokenizer_identity(config: Config) -> Any:
+    model = config.model
+    return config.labels.tokenizer or [model.path, model.revision]
 
 
 def _judge_identity(params: Mapping[str, Any]) -> dict[str, Any]:

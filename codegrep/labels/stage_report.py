@@ -10,6 +10,7 @@ from typing import Any
 
 from pyarrow import parquet
 
+from codegrep.config import Config
 from codegrep.labels import data_card
 from codegrep.labels.agreement import agreement
 from codegrep.labels.candidates import RELEVANT
@@ -19,9 +20,9 @@ from codegrep.labels.ray_data import JudgeChoice, ShardFiles
 from codegrep.labels.shard_work import ShardRecord
 from codegrep.labels.shards import Shard
 from codegrep.labels.target_sets import Targets
-from codegrep.pipeline.context import Context
-from codegrep.pipeline.stages import prepare
-from codegrep.runtime.artifacts import Artifact
+from codegrep.pipeline.prepared import Prepared
+from codegrep.runtime.artifacts import Artifact, Places
+from codegrep.tracking.run import Tracker
 
 SHEET = "spot_check.csv"
 SHEET_COLUMNS = (
@@ -32,7 +33,9 @@ PAPER_RETENTION = 0.477
 
 
 def write(
-    context: Context,
+    config: Config,
+    places: Places,
+    prepared: Prepared | None,
     artifact: Artifact,
     shards: Sequence[Shard],
     files: ShardFiles,
@@ -43,7 +46,7 @@ def write(
     usable: Mapping[str, int],
 ) -> dict[str, Any]:
     """All files of the report into the artifact's folder; the summary that names every count."""
-    labels = context.config.labels
+    labels = config.labels
     mined = record.rows - sum(record.excluded.values())
     filters = targets.filters
     counted = sum(size * n for size, n in filters.sizes.items())
@@ -88,24 +91,23 @@ def write(
         "gold_skipped": dict(gold.skipped),
         "quarantined": quarantined,
         "training": dict(usable),
-        "judge": context.config.judge.name,
-        "judge_kind": context.config.judge.kind,
-        "tokenizer": labels.tokenizer or context.config.model.path,
+        "judge": config.judge.name,
+        "judge_kind": config.judge.kind,
+        "tokenizer": labels.tokenizer or config.model.path,
         "min_tokens": labels.min_tokens,
         "min_weight": labels.min_weight,
         "granularity": labels.granularity,
         "reasoning": "content and thought" if labels.with_thought else "content",
-        "agreement": _second_judge(context, shards, files),
+        "agreement": _second_judge(config, places, prepared, shards, files),
     }
-    _write_sheet(artifact.folder / SHEET, shards, files, labels.spot_check, context.config.data.split.seed)
+    _write_sheet(artifact.folder / SHEET, shards, files, labels.spot_check, config.data.split.seed)
     data_card.write(artifact.folder, summary)
     return summary
 
 
-def log(context: Context, artifact: Artifact) -> None:
+def log(tracker: Tracker, artifact: Artifact) -> None:
     """Metrics and files of the stage into the run's record."""
     summary = artifact.read_json(data_card.SUMMARY)
-    tracker = context.tracker
     values: dict[str, float] = {
         name: float(summary[name])
         for name in ("trajectories", "reads", "candidates", "samples", "issues", "retention", "beta", "quarantined")
@@ -167,17 +169,16 @@ def _write_sheet(path: Path, shards: Sequence[Shard], files: ShardFiles, count: 
             sheet.writerows({"human": "", "note": "", **row, "drawn": drawn} for row in rows)
 
 
-def _second_judge(context: Context, shards: Sequence[Shard], files: ShardFiles) -> dict[str, Any]:
+def _second_judge(
+    config: Config, places: Places, prepared: Prepared | None, shards: Sequence[Shard], files: ShardFiles
+) -> dict[str, Any]:
     """Agreement with judge.second on a sample; {} where there is none."""
-    second = context.config.judge.second
+    second = config.judge.second
     if not second:
         return {}
-    sample = _drawn(judged_candidates(shards, files), int(second.get("sample", 400)), context.config.data.split.seed)
-    prepared = context.artifacts.get("prepare")
-    tasks = {}
-    if prepared is not None and prepared.complete:
-        tasks = {issue.instance_id: issue.problem_statement for issue in prepare.load(prepared).train}
-    cache = str(context.places.outputs / "judge_answers")
+    sample = _drawn(judged_candidates(shards, files), int(second.get("sample", 400)), config.data.split.seed)
+    tasks = {issue.instance_id: issue.problem_statement for issue in prepared.train} if prepared else {}
+    cache = str(places.outputs / "judge_answers")
     judge = JudgeChoice(str(second["kind"]), dict(second.get("params") or {}), "driver", 1, cache).open()
     verdicts = judge.judge(
         [Question(row["path"], row["evidence"], tasks.get(row["instance_id"], "")) for row in sample]

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig, OmegaConf
 
-from codegrep.compose import CONF, load
+from codegrep.compose import compose_overrides, load
 from codegrep.errors import ConfigError
 from codegrep.hydra_settings import refuse_in_command
 
@@ -28,44 +26,38 @@ data are those of its training unless others are named. Everything else are over
 """
 
 
-@dataclass(frozen=True)
-class _Wish:
-    """The command line, taken apart."""
-
-    uri: str
-    overrides: tuple[str, ...]
-
-
 def main(argv: list[str]) -> int:
-    """Entry point; the exit code.
+    """Run the command; return the exit code.
 
     Raises:
         CodegrepError: no such model, or the evaluation cannot run.
     """
-    wish = _parse(argv)
-    composed = _composed(wish.overrides)
+    model, overrides = _parse(argv)
+    refuse_in_command(overrides)
+    composed = compose_overrides(overrides)
     chosen = load(composed)
-    from codegrep.pipeline.context import Places
     from codegrep.pipeline.policies.fetch import fetch_package
     from codegrep.pipeline.run import run_experiment
+    from codegrep.runtime.artifacts import Places
     from codegrep.tracking.store import resolve
 
     uri, _ = resolve(chosen.tracking, chosen.outputs_path)
-    package = fetch_package(uri, wish.uri, Places(chosen.outputs_path).artifacts)
-    _take_recorded(composed, package.config, wish.overrides)
+    package = fetch_package(uri, model, Places(chosen.outputs_path).artifacts)
+    _take_recorded(composed, package.config, overrides)
     # The id in place of an alias: what is measured does not change when the alias moves.
     OmegaConf.update(
         composed, "evaluate.loaded", f"models:/{package.folder.name.removeprefix('fetched-')}", force_add=True
     )
     composed.evaluate.models = ["loaded"]
     composed.stages = ["prepare", "evaluate", "report"]
-    if not any(override.startswith("name=") for override in wish.overrides):
+    if not any(override.startswith("name=") for override in overrides):
         composed.name = "evaluate"
     run_experiment(load(composed), experiment="")
     return 0
 
 
-def _parse(argv: Sequence[str]) -> _Wish:
+def _parse(argv: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the model's URI and the overrides."""
     parser = argparse.ArgumentParser(
         prog="python -m codegrep evaluate",
         description=__doc__,
@@ -80,13 +72,7 @@ def _parse(argv: Sequence[str]) -> _Wish:
             "the model to evaluate is not named" if not models else "more than one model is named",
             "Give model=models:/NAME@ALIAS, models:/NAME/VERSION, models:/m-ID or runs:/RUN_ID",
         )
-    return _Wish(models[0], tuple(word for word in words if word != f"model={models[0]}"))
-
-
-def _composed(overrides: Sequence[str]) -> DictConfig:
-    refuse_in_command(overrides)
-    with initialize_config_dir(version_base="1.3", config_dir=str(CONF)):
-        return compose("config", list(overrides))
+    return models[0], [word for word in words if word != f"model={models[0]}"]
 
 
 def _take_recorded(composed: DictConfig, recorded: Any, overrides: Sequence[str]) -> None:

@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
-from types import ModuleType
 from typing import Any
-
-from rich.console import Console
 
 from codegrep.config import Config
 from codegrep.errors import CodegrepError, ConfigError, DiskError
-from codegrep.overrides import command
-from codegrep.pipeline import run_identity
-from codegrep.pipeline.context import Context, Places
+from codegrep.overrides import typed_command
+from codegrep.pipeline import prepared, run_identity
+from codegrep.pipeline.mined_targets import TrainingSet
 from codegrep.pipeline.policies.engines import backend_of
-from codegrep.pipeline.policies.policy_files import check_model
+from codegrep.pipeline.policies.policy_files import Policies, check_model
+from codegrep.pipeline.prepared import Prepared
 from codegrep.pipeline.run_identity import run_name
+from codegrep.pipeline.sandboxes import Sandboxes
 from codegrep.pipeline.stages import STAGES
-from codegrep.runtime.artifacts import ArtifactStore, write_json
+from codegrep.runtime.artifacts import Artifact, ArtifactStore, Places, write_json
 from codegrep.runtime.process_lock import alone
+from codegrep.runtime.progress import Progress
 from codegrep.runtime.ray_connection import check_variables, connected
 from codegrep.runtime.remote_storage import Storage
 from codegrep.tracking.environment import snapshot
@@ -37,23 +39,96 @@ from codegrep.tracking.store import resolve
 from codegrep.tracking.sweep import child_tags
 from codegrep.tracking.system import SystemMetrics
 
-# A run that has nothing left to do for these never starts Ray.
-_ON_RAY = ("label", "warm_start", "train", "evaluate")
-_ON_MODEL = ("warm_start", "train", "evaluate")
+
+class MissingArtifactError(CodegrepError):
+    """A stage needs an earlier one that has not run."""
+
+
+@dataclass
+class Run:
+    """One run in progress. Each public attribute is what a stage gets whose function has a parameter of that name."""
+
+    config: Config
+    places: Places
+    run_folder: Path
+    store: ArtifactStore
+    tracker: Tracker
+    progress: Progress
+    artifacts: dict[str, Artifact] = field(default_factory=dict)
+
+    def call(self, function: Callable[..., Any], **given: Any) -> Any:
+        """Call a stage's function with what its parameters name.
+
+        Args:
+            function: of a stage's module.
+            given: what only this call has.
+
+        Raises:
+            MissingArtifactError: an earlier stage has not run and is not asked for.
+        """
+        arguments = {}
+        for name, parameter in inspect.signature(function).parameters.items():
+            try:
+                if name in given:
+                    arguments[name] = given[name]
+                else:
+                    arguments[name] = self.need(name) if name in STAGES else getattr(self, name)
+            except MissingArtifactError:
+                if parameter.default is inspect.Parameter.empty:
+                    raise
+        return function(**arguments)
+
+    def need(self, stage: str) -> Artifact:
+        """Return the complete artifact of an earlier stage.
+
+        Raises:
+            MissingArtifactError: the stage has not run and is not asked for.
+        """
+        artifact = self.artifacts.get(stage)
+        if artifact is None or not artifact.complete:
+            raise MissingArtifactError(
+                f"the artifact of stage {stage} is missing", f"Add {stage} to stages=[…] and run again"
+            )
+        return artifact
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        """What the stage prepare left."""
+        return prepared.load(self.need("prepare"))
+
+    @cached_property
+    def training(self) -> TrainingSet:
+        """The training issues, with mined targets as gold where the experiment has labels."""
+        labels = self.config.labels
+        return TrainingSet(self.prepared, labels, self.need("label") if labels.enabled else None)
+
+    @cached_property
+    def policies(self) -> Policies:
+        """The models by name."""
+        return Policies(self.config, self.places, self.need)
+
+    @cached_property
+    def sandboxes(self) -> Sandboxes:
+        """The sandbox actors, which start when they are asked for."""
+        return Sandboxes(self.config, self.places, self.prepared)
 
 
 def run_experiment(config: Config, experiment: str = "") -> None:
     """Run the configured stages; finished ones are skipped, interrupted ones continue.
 
+    Args:
+        config: of the run.
+        experiment: name of the experiment's file, for the record.
+
     Raises:
         CodegrepError: anything a person has to mend, in one line.
         KeyboardInterrupt: after Ctrl-C, once everything is shut down.
     """
-    console = Console()
+    progress = Progress()
     places = Places(config.outputs_path)
     check_variables()  # before MLflow is asked: its login is one of them
     _check_disk(places.outputs, config.sandbox.min_free_gib)
-    if set(_ON_MODEL) & set(config.stages):
+    if any(STAGES[stage].on_model for stage in config.stages):
         check_model(config.model.path)
         backend_of(config.engine).check(config)
     run_folder = places.runs / run_name(config)
@@ -62,58 +137,50 @@ def run_experiment(config: Config, experiment: str = "") -> None:
             with _recorded(config, experiment, places, run_folder) as tracker, ExitStack() as cluster:
                 storage = config.cluster.storage
                 store = ArtifactStore(places.artifacts, Storage(storage) if storage else None)
-                context = Context(config, experiment, places, run_folder, store, tracker, console)
+                run = Run(config, places, run_folder, store, tracker, progress)
                 run_identity.clear(run_folder)
                 try:
-                    _run_stages(context, cluster)
-                    run_identity.mark(run_folder, config, context.artifacts)
+                    _run_stages(run, cluster)
+                    run_identity.mark(run_folder, config, run.artifacts)
                 except KeyboardInterrupt:
-                    console.print("\nStopping …")  # taking Ray down takes seconds
+                    progress.say("\nStopping …")  # taking Ray down takes seconds
                     raise
         except KeyboardInterrupt:
-            console.print("Stopped. Nothing is lost: the same command continues where it was:")
-            console.print(f"  {command(sys.argv[1:])}", highlight=False, markup=False, soft_wrap=True)
+            progress.say("Stopped. Nothing is lost: the same command continues where it was:")
+            progress.say(f"  {typed_command(sys.argv[1:])}")
             raise
 
 
-def _run_stages(context: Context, cluster: ExitStack) -> None:
-    """Ray is entered into `cluster` by the first stage that needs it."""
+def _run_stages(run: Run, cluster: ExitStack) -> None:
+    """Run the stages that are asked for; the first that needs Ray enters it into `cluster`."""
     on_ray = False
-    for name, module in _modules().items():
-        wanted = name in context.config.stages
-        if not wanted and not _upstream_done(context, module):
-            continue
-        artifact = context.store.open(name, module.inputs(context))
-        context.artifacts[name] = artifact
+    for name, stage in STAGES.items():
+        wanted = name in run.config.stages
+        module = importlib.import_module(stage.module)
+        try:
+            inputs = run.call(module.inputs)
+        except CodegrepError:
+            if wanted:
+                raise
+            continue  # what is not asked for is looked up where its own inputs can be named
+        artifact = run.artifacts[name] = run.store.open(name, inputs)
         if not wanted:
             continue
-        if artifact.complete and name != "report":
-            context.say(f"{name}: there already ({artifact.folder.name})")
-            module.already(context, artifact)
+        if artifact.complete and not stage.always:
+            run.progress.say(f"{name}: there already ({artifact.folder.name})")
+            if hasattr(module, "already"):
+                run.call(module.already, artifact=artifact)
             continue
-        context.say(name, style="bold")
+        run.progress.say(name, style="bold")
         started = time.monotonic()
-        if name in _ON_RAY and not on_ray:
-            cluster.enter_context(connected(context.config.cluster, context.run_folder / "ray.log"))
+        if stage.on_ray and not on_ray:
+            cluster.enter_context(connected(run.config.cluster, run.run_folder / "ray.log"))
             on_ray = True
-        summary = module.run(context, artifact)
+        summary = run.call(module.run, artifact=artifact)
         seconds = time.monotonic() - started
         artifact.finish({**summary, "seconds": round(seconds, 1)})
-        context.tracker.metrics({f"seconds/stage_{name}": seconds}, step=0)
-        context.tracker.tags({f"artifact.{name}": artifact.fingerprint[:12]})
-
-
-def _modules() -> dict[str, ModuleType]:
-    return {name: importlib.import_module(module) for name, module in STAGES.items()}
-
-
-def _upstream_done(context: Context, module: ModuleType) -> bool:
-    """A stage that was not asked for can still be looked up, if its own inputs can be named."""
-    try:
-        module.inputs(context)
-    except CodegrepError:
-        return False
-    return True
+        run.tracker.metrics({f"seconds/stage_{name}": seconds}, step=0)
+        run.tracker.tags({f"artifact.{name}": artifact.fingerprint[:12]})
 
 
 @contextmanager

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from codegrep.pipeline.context import Context
-from codegrep.pipeline.stages import prepare
+from codegrep.config import Config
+from codegrep.pipeline.prepared import Prepared
+from codegrep.runtime.artifacts import Places
 from codegrep.sandbox.actor import RemoteSandbox, start_sandboxes
 
 
-def sandbox_for(context: Context) -> RemoteSandbox:
-    """A handle on the run's sandbox actors; they are started at the first call and end with the run's Ray."""
-    if context.sandbox is None:
-        config = context.config
-        context.sandbox = start_sandboxes(
-            config.sandbox.actors,
-            context.places.sandbox,
-            config.tools,
-            config.sandbox,
-            prepare.locations(context.need("prepare")),
-        )
-    return context.sandbox
+class Sandboxes:
+    """Starts the sandbox actors when they are first asked for; they end with the run's Ray."""
+
+    def __init__(self, config: Config, places: Places, prepared: Prepared) -> None:
+        self._config, self._places, self._prepared = config, places, prepared
+        self._started: RemoteSandbox | None = None
+
+    def start(self) -> RemoteSandbox:
+        """Return a handle on the actors; it can be sent to other Ray workers."""
+        if self._started is None:
+            config, locations = self._config, self._prepared.locations
+            self._started = start_sandboxes(
+                config.sandbox.actors, self._places.sandbox, config.tools, config.sandbox, locations
+            )
+        return self._started

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from codegrep.issues import Issue
+from codegrep.issues.jsonl import json_lines
 
 Row = dict[str, Any]
 _FILE = "seconds.jsonl"
@@ -44,13 +45,13 @@ class Times:
     alone: dict[tuple[str, str], float] = field(default_factory=dict)
 
     def of(self, instance_id: str, retriever: str = "") -> Row:
-        """The columns of a row; None where it was not measured."""
+        """Return the columns of a row; None where it was not measured."""
         key = (instance_id, retriever)
         return {"seconds_per_issue": self.in_blocks.get(key), "latency_seconds": self.alone.get(key)}
 
 
 def sample(issues: Sequence[Issue], count: int) -> list[Issue]:
-    """So many issues, from as many repositories as there are; the same ones for every retriever and run."""
+    """Choose so many issues, from as many repositories as there are; the same ones for every retriever and run."""
     by_repository: dict[str, list[Issue]] = {}
     for issue in sorted(issues, key=lambda issue: hashlib.sha256(issue.instance_id.encode()).digest()):
         by_repository.setdefault(issue.repo, []).append(issue)
@@ -59,9 +60,7 @@ def sample(issues: Sequence[Issue], count: int) -> list[Issue]:
 
 
 def with_warm_up(wanted: Sequence[Issue], issues: Sequence[Issue]) -> list[Issue]:
-    """The issues to ask one at a time: another one first, which pays for what is loaded once."""
-    if not wanted:
-        return []
+    """Return the issues to ask one at a time: another one first, which pays for what is loaded once."""
     others = [issue for issue in issues if issue not in wanted]
     return [(others or list(wanted))[0], *wanted]
 
@@ -70,7 +69,8 @@ def note(folder: Path, rows: Sequence[Row], *, alone: bool, of: Collection[str])
     """Append the times of a block's rows to the folder's file.
 
     Args:
-        rows: as `flow.through_ray_data` gives them.
+        folder: of the file.
+        rows: as `map_batches` gives them.
         alone: the block was one issue and nothing ran beside it.
         of: instance ids that are wanted; the machine's failures are left out too.
     """
@@ -85,7 +85,7 @@ def note(folder: Path, rows: Sequence[Row], *, alone: bool, of: Collection[str])
 
 
 def read(folder: Path) -> Times:
-    """The times in a folder; the latest of each."""
+    """Read the times in a folder; the latest of each."""
     times = Times()
     for row in read_lines(folder / _FILE):
         one = Seconds(**row)
@@ -94,11 +94,9 @@ def read(folder: Path) -> Times:
 
 
 def read_lines(path: Path) -> list[Row]:
-    """Rows of a JSON Lines file that is appended to; [] where there is none."""
-    if not path.is_file():
-        return []
+    """Return the rows of a JSON Lines file that is appended to; [] where there is none."""
     rows = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for _, line in json_lines(path) if path.is_file() else ():
         try:
             rows.append(json.loads(line))
         except ValueError:
@@ -107,7 +105,7 @@ def read_lines(path: Path) -> list[Row]:
 
 
 def _own_seconds(row: Row) -> float:
-    """Of generation and tools of a rollout; of BM25 the query, its index being there."""
+    """Add up generation and tools of a rollout; of BM25 the query, its index being there."""
     if "rollout" not in row:
         return float(row["seconds"])
     return float(sum(turn["seconds_generation"] + turn["seconds_tools"] for turn in row["rollout"]["turns"]))

@@ -7,29 +7,38 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from codegrep.pipeline.context import Context
+from codegrep.config import Config
 from codegrep.runtime.artifacts import Artifact
+from codegrep.runtime.progress import Progress
 from codegrep.training.loops import GRPOJob, WarmStartJob
 from codegrep.training.ray_loop import TrainingResult, TrainingSpec, run_training
 
 
-def trained_with_progress(
-    context: Context,
+def train_with_progress(
+    config: Config,
     artifact: Artifact,
     loop: Callable[[dict[str, Any]], None],
     job: WarmStartJob | GRPOJob,
+    progress: Progress,
     label: str,
+    steps: int,
     progress_file: Path,
-    said_file: Path | None = None,
+    alarms_file: Path | None = None,
 ) -> TrainingResult:
     """Run a training job in the artifact's folder, or continue it; the bar follows the file that the worker writes.
 
     Args:
+        config: of the run.
+        artifact: of the stage; training is kept in its folder.
         loop: see training.loops.
+        job: what the loop is given.
+        progress: where the bar is shown.
+        label: of the bar.
+        steps: optimiser steps that training ends at.
         progress_file: holds the number of the last finished step.
-        said_file: lines that are added to it while training runs are shown.
+        alarms_file: lines that are added to it while training runs are shown.
     """
-    train = context.config.train
+    train = config.train
     spec = TrainingSpec(
         loop=loop,
         config={"job": job},
@@ -38,33 +47,38 @@ def trained_with_progress(
         cpus_per_worker=train.cpus_per_worker,
         max_failures=train.max_failures,
         keep=train.grpo.keep,
-        remote=context.config.cluster.storage,
+        remote=config.cluster.storage,
     )
-    total = job.settings.steps if isinstance(job, GRPOJob) else None
-    done = threading.Event()
-    said = _NewLines(said_file)
-    with context.progress(label, total) as advance:
+    ended = threading.Event()
+    alarms = _NewLines(alarms_file)
+    with progress.bar(label, steps, _step(progress_file)) as advance:
+
+        def show() -> None:
+            advance.to(_step(progress_file), note="steps")
+            for line in alarms.read():
+                progress.say(f"  {line}")
 
         def follow() -> None:
-            while not done.wait(1.0):
-                if progress_file.is_file() and (text := progress_file.read_text(encoding="utf-8")).isdigit():
-                    advance.to(int(text), note="steps")
-                for line in said.read():
-                    context.say(f"  {line}")
+            while not ended.wait(1.0):
+                show()
 
         follower = threading.Thread(target=follow, daemon=True)
         follower.start()
         try:
             return run_training(spec, artifact.folder, "training")
         finally:
-            done.set()
+            ended.set()
             follower.join()
-            for line in said.read():
-                context.say(f"  {line}")
+            show()
+
+
+def _step(progress_file: Path) -> int:
+    text = progress_file.read_text(encoding="utf-8") if progress_file.is_file() else ""
+    return int(text) if text.isdigit() else 0
 
 
 class _NewLines:
-    """Lines that a file has gained since the start; a last line without its end waits."""
+    """Reads the lines that a file has gained since the start; a last line without its end waits."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -75,6 +89,6 @@ class _NewLines:
             return []
         with self._path.open("rb") as file:
             file.seek(self._place)
-            whole = file.read().rpartition(b"\n")[0]
-        self._place += len(whole) + 1 if whole else 0
-        return whole.decode("utf-8", "replace").splitlines()
+            whole, end, _ = file.read().rpartition(b"\n")
+        self._place += len(whole) + len(end)
+        return whole.decode("utf-8", "replace").split("\n") if end else []

@@ -39,6 +39,38 @@ def from_outputs(value: Any, outputs: str) -> Any:
     return f"${{outputs}}/{value.removeprefix(outputs).lstrip('/')}" if inside else value
 
 
+@dataclass(frozen=True)
+class Places:
+    """Folders under `outputs`."""
+
+    outputs: Path
+
+    @property
+    def artifacts(self) -> Path:
+        """Stage artifacts, shared by runs."""
+        return self.outputs / "artifacts"
+
+    @property
+    def sandbox(self) -> Path:
+        """Bare clones, worktrees and their ledger."""
+        return self.outputs / "sandbox"
+
+    @property
+    def clones(self) -> Path:
+        """Bare clones."""
+        return self.sandbox / "bare"
+
+    @property
+    def runs(self) -> Path:
+        """One folder a run: its lock, its MLflow run id, its report."""
+        return self.outputs / "runs"
+
+    @property
+    def sweeps(self) -> Path:
+        """One folder a sweep or search: its record and the logs of its jobs."""
+        return self.outputs / "sweeps"
+
+
 class Mirror(Protocol):
     """A second place for finished artifacts (codegrep.runtime.remote_storage)."""
 

@@ -52,7 +52,7 @@ class _Actor:
         return {"row": [json.dumps({**row, "seconds_per_issue": each}) for row in rows]}
 
 
-def through_ray_data(
+def map_batches(
     issues: Sequence[Issue],
     worker: type,
     arguments: Mapping[str, Any],
@@ -62,7 +62,7 @@ def through_ray_data(
     num_cpus: float,
     num_gpus: float = 0.0,
 ) -> Iterator[list[dict[str, Any]]]:
-    """Rows of the issues, a list a finished block, in the order in which blocks finish.
+    """Yield the rows of the issues, a list a finished block, in the order in which blocks finish.
 
     Args:
         issues: what to answer; nothing is yielded for an empty sequence.
@@ -70,7 +70,8 @@ def through_ray_data(
         arguments: keyword arguments of `worker`, picklable.
         batch: issues a block.
         actors: actors that work side by side.
-        num_cpus, num_gpus: what each actor asks the cluster for.
+        num_cpus: CPUs that each actor asks the cluster for.
+        num_gpus: GPUs that each actor asks the cluster for.
 
     Raises:
         CodegrepError: what a worker raised, as it was.
@@ -97,6 +98,8 @@ def through_ray_data(
     except RayTaskError:
         raise  # a mistake in the worker's code: its trace is wanted
     except RayError as error:
+        if "creation task" in str(error):  # so is one that keeps the worker from being made
+            raise
         reason = str(error).strip().partition("\n")[0]
         raise InfrastructureError(
             f"{worker.__name__} was lost: {reason}", "The same command continues where it was"

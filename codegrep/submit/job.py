@@ -12,7 +12,7 @@ from typing import Protocol
 from codegrep.config import Config, SubmitConfig
 from codegrep.errors import ConfigError
 from codegrep.overrides import command
-from codegrep.runtime.resource_requests import Request, request_of
+from codegrep.runtime.resources import Request, request_of
 
 _SECRET = re.compile(r"(SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|PRIVATE|API_?KEY|ACCESS_KEY)", re.IGNORECASE)
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

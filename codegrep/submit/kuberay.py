@@ -6,14 +6,14 @@ import copy
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import yaml
 
 from codegrep.config import SubmitConfig
 from codegrep.errors import CodegrepError, ConfigError, InfrastructureError
-from codegrep.runtime.resource_requests import Bundle
+from codegrep.runtime.resources import Bundle, Node, Request, place
 from codegrep.submit import programs
 from codegrep.submit.job import ClusterJob
 from codegrep.submit.jobs_api import UNKNOWN, exit_code, say
@@ -194,26 +194,22 @@ class KubeRay:
         return plain
 
 
-def pods_for(bundles: list[Bundle], pod: Mapping[str, Any]) -> int:
-    """Pods of a size that hold the bundles, none split over two.
+def pods_for(bundles: Sequence[Bundle], pod: Mapping[str, Any]) -> int:
+    """Return how many pods of a size hold the bundles, none split over two.
 
     Raises:
         ConfigError: one bundle alone is larger than a pod.
     """
-    free: list[list[float]] = []
-    cpus, gpus = float(pod["cpus"]), float(pod.get("gpus", 0))
-    for bundle in sorted(bundles, reverse=True):
-        if bundle.cpus > cpus or bundle.gpus > gpus:
+    size = Bundle(float(pod.get("gpus", 0)), float(pod["cpus"]))
+    for bundle in bundles:
+        if not bundle.fits(size):
             raise ConfigError(
-                f"a worker asks for {bundle}, a pod has {cpus:g} CPU and {gpus:g} GPU",
+                f"a worker asks for {bundle}, a pod has {size}",
                 "Make the pods of cluster.submit.options larger, or train.cpus_per_worker smaller",
             )
-        place = next((p for p in free if bundle.cpus <= p[0] and bundle.gpus <= p[1]), None)
-        if place is None:
-            free.append(place := [cpus, gpus])
-        place[0] -= bundle.cpus
-        place[1] -= bundle.gpus
-    return len(free)
+    request = Request(tuple(bundles))
+    counts = range(len(bundles) + 1)
+    return next(count for count in counts if place(request, [Node(str(n), size) for n in range(count)]) is not None)
 
 
 def outcome(status: Mapping[str, Any]) -> tuple[bool, int]:

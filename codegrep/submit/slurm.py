@@ -42,7 +42,7 @@ class Slurm:
         """The batch script."""
         options = self._options
         node = options["node"]
-        nodes = max(1, pods_for(list(job.request.bundles), node))
+        nodes = max(1, pods_for(job.request.bundles, node))
         directives = {
             "job-name": job.id,
             "nodes": str(nodes),

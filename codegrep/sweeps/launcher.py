@@ -7,8 +7,8 @@ the whole sweep; it keeps no record to go on from; and it wants cloudpickle belo
 
 Here instead:
 
-- A job starts when the peak of what it will ask for (trainer, engines, sandboxes; cluster.requests) fits beside
-  those that run (cluster.admission); the others queue. On a laptop that is one at a time.
+- A job starts when the peak of what it will ask for (trainer, engines, sandboxes) fits beside
+  those that run (runtime.resources); the others queue. On a laptop that is one at a time.
 - Each job is a process of its own with an exit code, a log file and the very command of a single run. Its failure, a
   kill, or the loss of its node is its outcome; the others go on.
 - What became of each job is on disk at every moment. The same command again runs missing and failed jobs only, and
@@ -45,7 +45,7 @@ from codegrep.pipeline.run import stoppable
 from codegrep.pipeline.run_identity import is_completed, run_name
 from codegrep.runtime.process_lock import alone
 from codegrep.runtime.ray_connection import connected
-from codegrep.runtime.resource_requests import request_of
+from codegrep.runtime.resources import request_of
 from codegrep.sweeps import job_results
 from codegrep.sweeps.job_results import JobResult
 from codegrep.sweeps.sweep import Job, Limits, Queue

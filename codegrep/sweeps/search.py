@@ -23,18 +23,17 @@ from codegrep.errors import CodegrepError
 from codegrep.hydra_settings import PassedOn
 from codegrep.metrics.scores import first_best
 from codegrep.overrides import command, override
-from codegrep.pipeline.checkpoint_selection import LADDER_FILE, Rung, best, read
+from codegrep.pipeline.checkpoint_selection import CHECKPOINTS_FILE, MeasuredCheckpoint, best, read
 from codegrep.pipeline.run import stoppable
 from codegrep.pipeline.run_identity import run_name
 from codegrep.runtime.artifacts import fingerprint, write_json
 from codegrep.runtime.process_lock import alone
 from codegrep.runtime.ray_connection import connected
-from codegrep.runtime.resource_requests import Request, request_of
-from codegrep.sweeps.admission import Ledger
+from codegrep.runtime.resources import Ledger, Request, living_nodes, request_of
 from codegrep.sweeps.job_process import JobProcess
 from codegrep.sweeps.job_results import last_line
 from codegrep.sweeps.search_record import METRIC, TIME, Named, SearchRecord, values_of
-from codegrep.sweeps.sweep import STOP_SECONDS, living_nodes
+from codegrep.sweeps.sweep import STOP_SECONDS
 from codegrep.tracking.sweep import job_settings, open_sweep
 
 _STAGES = "stages=[prepare,warm_start,train]"  # the held-out issues that are reported on are not looked at
@@ -147,7 +146,7 @@ class Trial:
         if proposed["refused"]:
             raise CodegrepError(proposed["refused"])
         run = proposed["run"]
-        ladder = Path(self._outputs, "runs", run, LADDER_FILE)
+        ladder = Path(self._outputs, "runs", run, CHECKPOINTS_FILE)
         log = Path(self._folder, f"{run}.log")
         process = JobProcess()
         arguments = [*proposed["arguments"], *self._extra]
@@ -187,8 +186,8 @@ def _rows(sweep: SearchConfig, record: SearchRecord, errors: Mapping[int, str], 
     """What became of each trial, best first."""
     rows = []
     for number, trial in enumerate(record.trials):
-        rungs = read(runs / trial.run / LADDER_FILE) if trial.run else []
-        top: Rung | None = best(rungs) if rungs else None
+        rungs = read(runs / trial.run / CHECKPOINTS_FILE) if trial.run else []
+        top: MeasuredCheckpoint | None = best(rungs) if rungs else None
         rows.append(
             {
                 **values_of(sweep, trial.point),

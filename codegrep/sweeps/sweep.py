@@ -13,9 +13,8 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
-from codegrep.runtime.resource_requests import Request
+from codegrep.runtime.resources import Bundle, Ledger, Node, Request, living_nodes, place
 from codegrep.sweeps import job_results
-from codegrep.sweeps.admission import Ledger, Node, place
 from codegrep.sweeps.job_process import JobProcess
 from codegrep.sweeps.job_results import JobResult
 
@@ -132,7 +131,7 @@ class Queue:
             grant = self._ledger.admit(str(job.number), job.request, nodes)
             if grant is None:
                 # Others may go, our own jobs will: only what an empty cluster could not carry is too large.
-                empty = [replace(node, others_cpus=0.0, others_gpus=0.0) for node in nodes]
+                empty = [replace(node, others=Bundle()) for node in nodes]
                 if place(job.request, empty) is None and self._give_up(job, nodes):
                     waiting.popleft()
                     continue
@@ -151,7 +150,7 @@ class Queue:
         if time.monotonic() - self._too_large_since < self._limits.wait_for_nodes * 60:
             return False
         self._too_large_since = None
-        have = ", ".join(f"{n.cpus:g} CPU" + (f" + {n.gpus:g} GPU" if n.gpus else "") for n in nodes)
+        have = ", ".join(str(node.total) for node in nodes)
         reason = f"it asks for {job.request}; the cluster has {have or 'no node'}"
         self._result[job.number] = replace(self._result[job.number], status=job_results.REFUSED, reason=reason)
         self._write()
@@ -248,30 +247,6 @@ class Queue:
 
     def _write(self) -> None:
         job_results.write(self._folder, self.outcomes)
-
-
-def living_nodes(ledger: Ledger) -> list[Node]:
-    """Nodes of the connected cluster. What is in use beyond what our jobs may use is somebody else's."""
-    from ray._private.state import available_resources_per_node  # no public call tells it by node
-
-    available = available_resources_per_node()
-    nodes = []
-    for node in ray.nodes():
-        if not node["Alive"]:
-            continue
-        total, free = node["Resources"], available.get(node["NodeID"], {})
-        cpus, gpus = float(total.get("CPU", 0.0)), float(total.get("GPU", 0.0))
-        held = ledger.held(node["NodeID"])
-        nodes.append(
-            Node(
-                id=node["NodeID"],
-                cpus=cpus,
-                gpus=gpus,
-                others_cpus=max(0.0, cpus - float(free.get("CPU", 0.0)) - held.cpus),
-                others_gpus=max(0.0, gpus - float(free.get("GPU", 0.0)) - held.gpus),
-            )
-        )
-    return nodes
 
 
 def _ask_autoscaler(request: Request) -> None:

@@ -64,8 +64,8 @@ def connect(uri: str) -> MlflowClient:
         os.environ.setdefault(name, value)
     from mlflow.tracking import MlflowClient
 
-    for name in ("alembic", "mlflow.store.db.utils"):
-        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)  # traces; the tracker says what is not sent
     logging.getLogger("urllib3.connectionpool").addFilter(_no_word_of_retries)
     database = sqlite_path(uri)
     # MLflow does not guard against two processes that create the tables of one new file together.

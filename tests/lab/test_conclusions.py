@@ -62,7 +62,7 @@ def outputs(tmp_path: Path) -> Path:
     found = {r.instance_id: r.gold_files for folder in rollout_folders([tmp_path]) for r in read_rollouts(folder)}
     issues = [Issue(name, "o/n", "c", f"about {name}", gold_files=tuple(gold)) for name, gold in found.items()]
     (tmp_path / "outputs" / "artifacts" / "prepare-0").mkdir(parents=True)
-    write_issues(tmp_path / "outputs" / "artifacts" / "prepare-0" / "issues.jsonl", issues)
+    write_issues(tmp_path / "outputs" / "artifacts" / "prepare-0" / "issues.jsonl", {"train": issues})
     return tmp_path / "outputs"
 
 

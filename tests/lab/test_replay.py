@@ -281,7 +281,7 @@ def test_files_that_an_editor_saved_are_read(tmp_path: Path) -> None:
     verdicts = tmp_path / "verdicts.jsonl"
     verdicts.write_bytes(b'\xef\xbb\xbf{"rollout_id": "a\xe2\x80\xa8b", "verdict": true}\r\n\r\n')
     assert read_verdicts(verdicts) == {"a\u2028b": True}
-    write_issues(tmp_path / "issues.jsonl", [Issue("i", "o/n", "c", "line\u2028end\x85")])
+    write_issues(tmp_path / "issues.jsonl", {"held_out": [Issue("i", "o/n", "c", "line\u2028end\x85")]})
     text = (tmp_path / "issues.jsonl").read_text(encoding="utf-8")
     text = json.dumps(json.loads(text), ensure_ascii=False)
     (tmp_path / "issues.jsonl").write_bytes(f"\ufeff{text}\r\n\r\n".encode())

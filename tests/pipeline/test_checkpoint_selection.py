@@ -9,8 +9,8 @@ import pytest
 
 from codegrep.errors import ConfigError
 from codegrep.issues import Issue
-from codegrep.pipeline.checkpoint_selection import Rung, best, read, reported, selection
-from codegrep.pipeline.stages.prepare import Prepared
+from codegrep.pipeline.checkpoint_selection import MeasuredCheckpoint, best, read, reported, selection_issues
+from codegrep.pipeline.prepared import Prepared
 from tests.sweeps.composed import composed
 
 
@@ -29,7 +29,7 @@ SWE_BENCH = (
 
 def test_selection_and_report_never_share_an_issue() -> None:
     config = composed("train.ladder.every=2", "train.ladder.issues=8")
-    chosen, left = selection(config, OWN), reported(config, OWN)
+    chosen, left = selection_issues(config, OWN), reported(config, OWN)
     assert len(chosen) == 8 and len(left) == 12
     assert {i.instance_id for i in chosen} | {i.instance_id for i in left} == {i.instance_id for i in HELD_OUT}
     assert left == [i for i in HELD_OUT if i in left], "the order of the report is that of the split"
@@ -37,20 +37,20 @@ def test_selection_and_report_never_share_an_issue() -> None:
 
 def test_selection_follows_the_splits_seed_alone() -> None:
     config = composed("train.ladder.every=2", "train.ladder.issues=8")
-    assert selection(config, Prepared((), HELD_OUT[::-1], "")) == selection(config, OWN)
-    assert selection(dataclasses.replace(config, seed=5), OWN) == selection(config, OWN)
+    assert selection_issues(config, Prepared((), HELD_OUT[::-1], "")) == selection_issues(config, OWN)
+    assert selection_issues(dataclasses.replace(config, seed=5), OWN) == selection_issues(config, OWN)
     other = composed("train.ladder.every=2", "train.ladder.issues=8", "data.split.seed=1")
-    assert selection(other, OWN) != selection(config, OWN)
+    assert selection_issues(other, OWN) != selection_issues(config, OWN)
 
 
-def test_without_a_ladder_everything_is_reported() -> None:
+def test_without_checkpoint_selection_everything_is_reported() -> None:
     assert reported(composed(), OWN) == list(HELD_OUT)
 
 
 def test_validation_issues_choose_where_a_split_has_them_and_everything_held_out_is_reported() -> None:
     config = composed(*SWE_BENCH, "data.split.max_held_out=4")
     prepared = Prepared((), issues_of("psf/requests"), "", issues_of("encode/httpx"), {"psf/requests": "held_out_1"})
-    chosen = selection(config, prepared)
+    chosen = selection_issues(config, prepared)
     assert len(chosen) == 8 and {issue.repo for issue in chosen} == {"encode/httpx"}
     assert reported(config, prepared) == list(prepared.held_out)
 
@@ -60,17 +60,17 @@ def test_what_is_held_out_by_role_never_chooses(validation: str) -> None:
     config = composed(*SWE_BENCH, f"data.split.validation={validation}")
     measured = Prepared((), issues_of("psf/requests"), "", roles={"psf/requests": "held_out_1"})
     with pytest.raises(ConfigError, match=r"no issue is of data\.split\.validation"):
-        selection(config, measured)
+        selection_issues(config, measured)
     own = composed(*SWE_BENCH, "data.split.validation=[]", "data.split.enforce_roles=false")
-    assert len(selection(own, measured)) == 8
+    assert len(selection_issues(own, measured)) == 8
     mixed = Prepared((), (*measured.held_out, *HELD_OUT), "", roles=measured.roles)
     if validation == "[]":
-        assert {issue.repo for issue in selection(config, mixed)} == {"o/r"}
+        assert {issue.repo for issue in selection_issues(config, mixed)} == {"o/r"}
 
 
 def test_a_selection_that_leaves_nothing_to_report_is_refused() -> None:
     with pytest.raises(ConfigError, match="none is left to report on"):
-        selection(composed("train.ladder.every=2", "train.ladder.issues=20", "data.split.max_held_out=0"), OWN)
+        selection_issues(composed("train.ladder.every=2", "train.ladder.issues=20", "data.split.max_held_out=0"), OWN)
 
 
 def test_a_selection_that_cannot_fit_is_refused_before_anything_starts() -> None:
@@ -80,12 +80,17 @@ def test_a_selection_that_cannot_fit_is_refused_before_anything_starts() -> None
         composed("train.ladder.every=2", "train.ladder.issues=32")
 
 
-def test_the_best_rung_is_the_earliest_of_equals() -> None:
-    rungs = [Rung(2, 0.3, 8, 0, "a"), Rung(4, 0.5, 8, 0, "b"), Rung(6, 0.5, 8, 0, "c"), Rung(8, 0.4, 8, 0, "d")]
-    assert best(rungs).step == 4
+def test_the_best_checkpoint_is_the_earliest_of_equals() -> None:
+    measured = [
+        MeasuredCheckpoint(2, 0.3, 8, 0, "a"),
+        MeasuredCheckpoint(4, 0.5, 8, 0, "b"),
+        MeasuredCheckpoint(6, 0.5, 8, 0, "c"),
+        MeasuredCheckpoint(8, 0.4, 8, 0, "d"),
+    ]
+    assert best(measured).step == 4
     # The same scores added up in another order.
-    assert best([Rung(2, 5 / 11, 8, 0, "a"), Rung(4, 1 - 6 / 11, 8, 0, "b")]).step == 2
+    assert best([MeasuredCheckpoint(2, 5 / 11, 8, 0, "a"), MeasuredCheckpoint(4, 1 - 6 / 11, 8, 0, "b")]).step == 2
 
 
-def test_no_record_is_no_rung(tmp_path: Path) -> None:
-    assert read(tmp_path / "ladder.json") == []
+def test_no_record_is_no_checkpoint(tmp_path: Path) -> None:
+    assert read(tmp_path / "checkpoints.json") == []

@@ -8,7 +8,7 @@ from pathlib import Path
 from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.issues.jsonl import issue_from_json, read_issues, write_issues
 from codegrep.issues.source import RepositoryLocation
-from codegrep.pipeline.stages.prepare import _usable
+from codegrep.pipeline.stages.prepare import _check
 from codegrep.sandbox.repositories import Repositories
 
 SOURCE = "class Model:\n    def save(self):\n        return 1\n\n\ndef run():\n    return 2\n"
@@ -32,14 +32,14 @@ def test_entities_of_a_patch(tmp_path: Path) -> None:
     unknown = Issue("i2", "o/n", commit, "s", gold_files=("old.py",), gold_ranges=(LineRange("old.py", 1, 1),))
     repositories = Repositories(tmp_path / "bare", clone_timeout=60)
     location = RepositoryLocation(origin, None)
-    kept, _, _ = _usable(repositories, "o/n", [known, unknown], location, entities=True)
+    kept = _check(repositories, "o/n", [known, unknown], location, entities=True).usable
     assert [issue.gold_entities for issue in kept] == [
         (Entity("a.py", "Model", "class"), Entity("a.py", "Model.save", "function")),
         None,
     ]
-    plain, _, _ = _usable(repositories, "o/n", [known], location)
+    plain = _check(repositories, "o/n", [known], location, entities=False).usable
     assert plain[0].gold_entities is None
-    write_issues(tmp_path / "issues.jsonl", kept)
+    write_issues(tmp_path / "issues.jsonl", {"train": kept})
     assert read_issues(tmp_path / "issues.jsonl") == kept
 
 

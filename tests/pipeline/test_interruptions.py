@@ -138,7 +138,7 @@ def check_stopped(experiment: Experiment, running: Running, name: str = "v3") ->
     assert running.stderr == ""
     lines = running.stdout.splitlines()
     assert any("the same command continues" in line for line in lines)
-    assert lines[-1].strip().startswith("python -m codegrep +experiment=v3")
+    assert "python -m codegrep +experiment=v3" in lines[-1]
     (lock,) = experiment.outputs.glob(f"runs/{name}-seed0-*/lock")
     with lock.open("a+") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)

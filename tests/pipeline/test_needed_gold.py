@@ -15,9 +15,10 @@ from codegrep.config import Config
 from codegrep.errors import DataError
 from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.pipeline import needed_gold
-from codegrep.pipeline.context import Context, Places
+from codegrep.pipeline.run import Run
 from codegrep.pipeline.stages import prepare
-from codegrep.runtime.artifacts import ArtifactStore
+from codegrep.runtime.artifacts import ArtifactStore, Places
+from codegrep.runtime.progress import Progress
 from tests.pipeline.experiments import make_repository
 
 HISTORY = ("data=git_history", "data.sources.git_history.args.path=clones", "data.split.by=instance")
@@ -73,17 +74,10 @@ def test_a_few_issues_without_lines_stop_nothing() -> None:
     needed_gold.check(config_of("+experiment=codescout"), [issue(0, entities=True)])
 
 
-def context_of(config: Config, outputs: Path) -> Context:
+def run_of(config: Config, outputs: Path) -> Run:
     quiet = SimpleNamespace(metrics=lambda *_, **__: None, tags=lambda *_: None, artifact=lambda *_: None)
-    return Context(
-        config,
-        "",
-        Places(outputs),
-        outputs,
-        ArtifactStore(outputs / "artifacts"),
-        cast(Any, quiet),
-        Console(file=StringIO()),
-    )
+    store, progress = ArtifactStore(outputs / "artifacts"), Progress(Console(file=StringIO()))
+    return Run(config, Places(outputs), outputs, store, cast(Any, quiet), progress)
 
 
 def test_prepare_stops_also_where_another_reward_has_prepared_the_issues(tmp_path: Path) -> None:
@@ -92,12 +86,12 @@ def test_prepare_stops_also_where_another_reward_has_prepared_the_issues(tmp_pat
     off = "data.sources.git_history.args.gold_ranges=false"
 
     def prepared(*overrides: str) -> None:
-        context = context_of(config_of(*overrides, *data, "sandbox.min_free_gib=0.1"), tmp_path)
-        artifact = context.store.open("prepare", prepare.inputs(context))
+        run = run_of(config_of(*overrides, *data, "sandbox.min_free_gib=0.1"), tmp_path)
+        artifact = run.store.open("prepare", run.call(prepare.inputs))
         if artifact.complete:
-            prepare.already(context, artifact)
+            run.call(prepare.already, artifact=artifact)
         else:
-            artifact.finish(prepare.run(context, artifact))
+            artifact.finish(run.call(prepare.run, artifact=artifact))
 
     with pytest.raises(DataError, match="have no gold lines"):
         prepared("+experiment=v2", off)

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
+from rich.console import Console
 
 from codegrep.compose import load
 from codegrep.config import Config, DataConfig, SourceConfig, SplitConfig
 from codegrep.errors import DataError
 from codegrep.issues import roles
 from codegrep.labels import stage
-from codegrep.pipeline.context import Context, Places
+from codegrep.pipeline.prepared import load as load_prepared
 from codegrep.pipeline.stages import prepare
-from codegrep.runtime.artifacts import Artifact, ArtifactStore
+from codegrep.runtime.artifacts import Artifact, ArtifactStore, Places
+from codegrep.runtime.progress import Progress
 from tests.pipeline.experiments import make_repository
 from tests.sandbox.trees import run_git
 from tests.sweeps.composed import composed, raw
@@ -60,26 +61,14 @@ def known(clones: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iter
     roles.known_roles.cache_clear()
 
 
-def run(clones: Path, outputs: Path, split: SplitConfig) -> tuple[Artifact, Context, list[str]]:
+def run(clones: Path, outputs: Path, split: SplitConfig) -> tuple[Artifact, Config, list[str]]:
     """The stage, without a command line and without MLflow; what it left and said."""
     data = DataConfig("t", {"history": SourceConfig(HISTORY, {"path": str(clones)})}, split)
     config = replace(composed(), data=data, outputs=str(outputs))
-    said: list[str] = []
-
-    @contextmanager
-    def progress(*_: object) -> Iterator[MagicMock]:
-        yield MagicMock()
-
-    context = cast(
-        Context,
-        SimpleNamespace(
-            config=config, places=Places(outputs), say=said.append, progress=progress, tracker=MagicMock(), artifacts={}
-        ),
-    )
-    artifact = ArtifactStore(outputs / "artifacts").open("prepare", prepare.inputs(context))
-    artifact.finish(prepare.run(context, artifact))
-    context.artifacts["prepare"] = artifact
-    return artifact, context, said
+    out = io.StringIO()
+    artifact = ArtifactStore(outputs / "artifacts").open("prepare", prepare.inputs(config))
+    artifact.finish(prepare.run(config, Places(outputs), artifact, MagicMock(), Progress(Console(file=out))))
+    return artifact, config, [line for line in out.getvalue().splitlines() if not line.startswith("  repositories:")]
 
 
 def record(artifact: Artifact) -> dict[str, Any]:
@@ -88,8 +77,8 @@ def record(artifact: Artifact) -> dict[str, Any]:
 
 @pytest.mark.usefixtures("known")
 def test_a_fork_of_a_reserved_repository_is_left_out_and_counted(clones: Path, tmp_path: Path) -> None:
-    artifact, context, said = run(clones, tmp_path / "outputs", BY_ROLE)
-    prepared = prepare.load(artifact)
+    artifact, config, said = run(clones, tmp_path / "outputs", BY_ROLE)
+    prepared = load_prepared(artifact)
     assert {issue.repo for issue in prepared.train} == {"acme/shop", "other/docs"}
     assert {issue.repo for issue in prepared.validation} == {"acme/trial"}
     assert {issue.repo for issue in prepared.held_out} == {"acme/guard"}
@@ -101,7 +90,7 @@ def test_a_fork_of_a_reserved_repository_is_left_out_and_counted(clones: Path, t
     assert any("2  repository is reserved (conf/roles.yaml)" in line for line in said)
     assert "2 issues for training, 1 held out, 1 for validation" in said[0]
     # Nothing is mined from it either, nor from what the file holds out by name.
-    repositories, instances = stage._excluded(context)
+    repositories, instances = stage._excluded(config, prepared)
     assert {"someone/renamed", "first/owner", "acme/guard"} <= repositories
     assert not repositories & {"acme/shop", "acme/trial", "other/docs"}
     assert instances == {issue.instance_id for issue in prepared.held_out}
@@ -113,7 +102,7 @@ def test_a_split_that_speaks_of_no_roles_is_refused_in_one_line(clones: Path, tm
     with pytest.raises(DataError, match="someone/renamed shares its first commits with first/owner, which is reserved"):
         run(clones, tmp_path / "outputs", named)
     free, *_ = run(clones, tmp_path / "outputs", replace(named, enforce_roles=False))
-    assert {issue.repo for issue in prepare.load(free).train} == {"acme/shop", "other/docs", "someone/renamed"}
+    assert {issue.repo for issue in load_prepared(free).train} == {"acme/shop", "other/docs", "someone/renamed"}
     # A file that says something else is other data.
     before = free.fingerprint
     path = tmp_path / "conf" / "roles.yaml"
@@ -124,7 +113,7 @@ def test_a_split_that_speaks_of_no_roles_is_refused_in_one_line(clones: Path, tm
 
 
 def _excluded(config: Config) -> frozenset[str]:
-    return stage._excluded(cast(Context, SimpleNamespace(config=config, artifacts={})))[0]
+    return stage._excluded(config, None)[0]
 
 
 def test_nothing_is_mined_from_what_the_file_keeps_for_evaluation() -> None:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from rich.console import Console
 
 from codegrep.issues import Issue
 from codegrep.pipeline import timing
 from codegrep.pipeline.stages import evaluate
 from codegrep.runtime.map_batches import _Actor
+from codegrep.runtime.progress import Progress
 
 
 def issue(number: int, repo: str = "o/r") -> Issue:
@@ -68,7 +70,6 @@ def test_an_issue_outside_the_sample_pays_for_the_start() -> None:
     issues = [issue(n) for n in range(3)]
     assert timing.with_warm_up(issues[1:], issues) == [issues[0], *issues[1:]]
     assert timing.with_warm_up(issues, issues) == [issues[0], *issues]
-    assert timing.with_warm_up([], issues) == []
 
 
 def test_times_are_kept_by_kind_and_a_torn_line_costs_one_of_them(tmp_path: Path) -> None:
@@ -95,15 +96,14 @@ def test_the_sample_is_asked_one_at_a_time_and_only_once(tmp_path: Path) -> None
         for number, one in enumerate(some):
             yield [{**row_of(one, 100.0 if number == 0 else 1.5), "seconds_per_issue": 0.0}]
 
-    @contextmanager
-    def progress(label: str, total: int) -> Iterator[Any]:
-        yield lambda done: None
-
-    settings = SimpleNamespace(evaluate=SimpleNamespace(latency_issues=2))
-    context: Any = SimpleNamespace(config=settings, progress=progress)
-    issues = [issue(n, f"o/r{n}") for n in range(4)]
+    config: Any = SimpleNamespace(evaluate=SimpleNamespace(latency_issues=2))
+    issues, nothing = [issue(n, f"o/r{n}") for n in range(4)], cast(Any, None)
+    progress = Progress(Console(file=io.StringIO()))
+    measure = evaluate._Measurements(
+        config, nothing, nothing, nothing, nothing, progress, sandboxes=nothing, issues=issues
+    )
     for _ in range(2):  # the second time everything is known
-        evaluate._measure_alone(context, tmp_path, "agent", issues, ask)
+        measure._time_single_issues(tmp_path, "agent", ask)
     ((ids, batch, actors),) = asked
     assert len(ids) == 3 and (batch, actors) == (1, 1)
     measured = {i for i in ids if timing.read(tmp_path).of(i)["latency_seconds"] == 1.5}

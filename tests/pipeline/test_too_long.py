@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import io
 from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from codegrep.pipeline.prepared import Prepared
 from codegrep.pipeline.stages import evaluate
 from codegrep.pipeline.stages.demonstrations import weighted
 from codegrep.protocol.chat import ChatFormat
@@ -17,6 +20,8 @@ from codegrep.rollout.loop import RolloutLoop
 from codegrep.rollout.policy import ScriptedPolicy
 from codegrep.rollout.record import Rollout
 from codegrep.rollout.store import RolloutWriter, read_rollouts
+from codegrep.runtime.artifacts import Places
+from codegrep.runtime.progress import Progress
 from codegrep.training.examples import make_examples
 from tests.chat_tokenizers import tiny_tokenizer
 from tests.rollout.fakes import AGENT, ANSWER, ISSUE, TOOLS, MemorySandbox
@@ -44,19 +49,27 @@ def test_the_warm_start_leaves_it_out_and_says_why(tmp_path: Path) -> None:
 
 
 def test_the_evaluation_counts_it_as_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said: list[str] = []
     written: dict[str, Any] = {}
     evaluation = SimpleNamespace(baselines=[], models=["trained"], targets=None)
-    context: Any = SimpleNamespace(
-        config=SimpleNamespace(evaluate=evaluation), need=lambda stage: None, say=lambda text: said.append(text)
-    )
+    config: Any = SimpleNamespace(evaluate=evaluation)
     artifact: Any = SimpleNamespace(write_json=written.__setitem__)
+    out = io.StringIO()
     rows = [{**evaluate._rollout_row(rolled_out(20)), "retriever": "trained"}]
-    monkeypatch.setattr(evaluate.prepare, "load", lambda artifact: SimpleNamespace(held_out=[ISSUE]))
-    monkeypatch.setattr(evaluate.ladder, "reported", lambda config, prepared: prepared.held_out)
-    monkeypatch.setattr(evaluate, "_agent_rows", lambda context, issues, which: rows)
-    assert evaluate.run(context, artifact) == {"held_out": 1, "measured": 1, "retrievers": ["trained"]}
+    monkeypatch.setattr(evaluate, "reported", lambda config, prepared: prepared.held_out)
+    monkeypatch.setattr(evaluate._Measurements, "agent", lambda self, which: rows)
+    nothing: Any = None
+    summary = evaluate.run(
+        config,
+        Prepared((), (ISSUE,), ""),
+        nothing,
+        Places(tmp_path),
+        nothing,
+        artifact,
+        Progress(Console(file=out)),
+        nothing,
+    )
+    assert summary == {"held_out": 1, "measured": 1, "retrievers": ["trained"]}
     (row,) = written["per_issue.json"]
     assert (row["f05"], row["turns"], row["exit_cause"], written["lost.json"]) == (0, 0, "prompt_too_long", [])
-    assert said == ["  1 issues are longer than the context of trained: they count as not answered"]
+    assert out.getvalue() == "  1 issues are longer than the context of trained: they count as not answered\n"
     assert asdict(ISSUE)["gold_files"] == ("a.py",)  # so 0 is no empty answer to an empty question

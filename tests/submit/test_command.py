@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegrep.errors import ConfigError, InfrastructureError
-from codegrep.runtime.resource_requests import Bundle
+from codegrep.runtime.resources import Bundle
 from codegrep.submit import jobs_api
 from codegrep.submit import kuberay as kuberay_module
 from codegrep.submit.command import main, target_of

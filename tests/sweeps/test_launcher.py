@@ -20,7 +20,7 @@ from codegrep.hydra_settings import refuse_ignored_choices, refuse_in_command, r
 from codegrep.overrides import override
 from codegrep.pipeline import run_identity
 from codegrep.runtime.artifacts import ArtifactStore
-from codegrep.runtime.resource_requests import Bundle, Request
+from codegrep.runtime.resources import Bundle, Node, Request
 from codegrep.sweeps import launcher
 from codegrep.sweeps.sweep import Job, Limits, Queue
 from tests.sweeps.composed import composed
@@ -141,9 +141,7 @@ def test_two_jobs_of_one_run_do_not_run_side_by_side(tmp_path: Path, monkeypatch
     """Other stages of the same run wait; a job of another run would not."""
     from collections import deque
 
-    from codegrep.sweeps.admission import Node
-
-    queue = Queue(tmp_path, tmp_path, Limits(), print, lambda _: [Node("n", 8.0, 0.0, 0.0, 0.0)])
+    queue = Queue(tmp_path, tmp_path, Limits(), print, lambda _: [Node("n", Bundle(cpus=8.0))])
     monkeypatch.setattr(queue, "_start", lambda job, _: queue._running.update({job.number: SimpleNamespace(job=job)}))
     request = Request((Bundle(cpus=1.0),))
     jobs = deque(Job(number, (), (), run, request) for number, run in enumerate(("a", "b", "a")))

@@ -7,6 +7,8 @@ the last test; so does a metric that is logged and is in no entry.
 from __future__ import annotations
 
 import asyncio
+import io
+import sys
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
@@ -17,6 +19,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from codegrep.config import GuardRailsConfig, RailConfig
 from codegrep.engines.in_process import SharedModelEngine
@@ -30,10 +33,12 @@ from codegrep.labels import stage_report
 from codegrep.pipeline import checkpoint_selection, run
 from codegrep.pipeline.collect import OpenPolicyCollector, OpenTrackedLog, PolicyCollector
 from codegrep.pipeline.results import evaluation_rows
-from codegrep.pipeline.stages import prepare, warm_start
+from codegrep.pipeline.stages import Stage, prepare, warm_start
 from codegrep.pipeline.workers import AgentSettings
 from codegrep.rewards.governance import MaskDecision
 from codegrep.rewards.outcome import Outcome, RewardParts
+from codegrep.runtime.artifacts import Places
+from codegrep.runtime.progress import Progress
 from codegrep.sandbox.measure import CallCounters, CallMeasure, summary
 from codegrep.tracking import names
 from codegrep.tracking.names import CATALOGUE, describe
@@ -215,19 +220,16 @@ def cpu(folder: Path) -> tuple[Numbers, Numbers]:
 def stages(folder: Path) -> tuple[Numbers, Numbers]:
     """One stage that takes 2 s by the clock."""
     logged, clock = Logged(), iter([1.0, 3.0])
-    stage: Any = SimpleNamespace(inputs=lambda context: {}, run=lambda context, artifact: {})
+    stage: Any = SimpleNamespace(inputs=lambda: {}, run=lambda artifact: {})
     artifact: Any = SimpleNamespace(complete=False, finish=lambda made: None, fingerprint="f" * 12)
-    context: Any = SimpleNamespace(
-        config=SimpleNamespace(stages=["prepare"]),
-        store=SimpleNamespace(open=lambda name, inputs: artifact),
-        artifacts={},
-        say=lambda *args, **kwargs: None,
-        tracker=logged,
-    )
+    store: Any = SimpleNamespace(open=lambda name, inputs: artifact)
+    config: Any = SimpleNamespace(stages=["prepare"])
+    one = run.Run(config, Places(folder), folder, store, logged, Progress(Console(file=io.StringIO())))  # type: ignore[arg-type]
     with pytest.MonkeyPatch.context() as patch, ExitStack() as cluster:
-        patch.setattr(run, "_modules", lambda: {"prepare": stage})
+        patch.setitem(sys.modules, "one_stage", stage)
+        patch.setattr(run, "STAGES", {"prepare": Stage("one_stage")})
         patch.setattr(time, "monotonic", lambda: next(clock))
-        run._run_stages(context, cluster)
+        run._run_stages(one, cluster)
     return logged.numbers, {"seconds/stage_prepare": 2.0}
 
 
@@ -246,22 +248,27 @@ def whole_run(folder: Path) -> tuple[Numbers, Numbers]:
     return logged.numbers, {"seconds/run": 4.0}
 
 
-def rungs(folder: Path) -> tuple[Numbers, Numbers]:
+def checkpoints(folder: Path) -> tuple[Numbers, Numbers]:
     """A training of two steps, measured after the second."""
     logged = Logged()
-    grpo_, every = SimpleNamespace(steps=2), SimpleNamespace(every=2)
-    context: Any = SimpleNamespace(
-        config=SimpleNamespace(train=SimpleNamespace(grpo=grpo_, ladder=every)),
+    train = SimpleNamespace(grpo=SimpleNamespace(steps=2), ladder=SimpleNamespace(every=2))
+    one = checkpoint_selection.MeasuredCheckpoint(2, 0.375, 8, 0, "a")
+    nothing: Any = None
+    selection = checkpoint_selection.CheckpointSelection(
+        config=SimpleNamespace(train=train),  # type: ignore[arg-type]
+        prepared=nothing,
+        model=folder,
+        artifact=SimpleNamespace(folder=folder),  # type: ignore[arg-type]
         run_folder=folder,
-        tracker=logged,
-        say=lambda text: None,
+        tracker=logged,  # type: ignore[arg-type]
+        progress=Progress(Console(file=io.StringIO())),
+        sandboxes=nothing,
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checkpoint_selection, "selection", lambda config, held_out: [])
-        patch.setattr(checkpoint_selection, "_measure", lambda *args: checkpoint_selection.Rung(2, 0.375, 8, 0, "a"))
-        last = SimpleNamespace(step=2, adapter=folder, stopped="")
-        artifact: Any = SimpleNamespace(folder=folder)
-        checkpoint_selection.climb(context, artifact, lambda step: last, folder, [])
+        patch.setattr(checkpoint_selection, "selection_issues", lambda config, prepared: [])
+        patch.setattr(checkpoint_selection.CheckpointSelection, "_measure", lambda *args: one)
+        last: Any = SimpleNamespace(step=2, adapter=folder, stopped="")
+        selection.train(lambda step: last)
     return logged.numbers, {"ladder/f05": 0.375}
 
 
@@ -292,13 +299,13 @@ def sft(folder: Path) -> tuple[Numbers, Numbers]:
 
 def data(folder: Path) -> tuple[Numbers, Numbers]:
     logged = Logged()
-    context: Any = SimpleNamespace(tracker=logged)
+    tracker: Any = logged
     artifact: Any = SimpleNamespace(
         fingerprint="f" * 12, folder=folder, complete=True, summary={"rollouts": 9, "found_gold": 4}
     )
     counts = {"train": 30, "held_out": 10, "repositories": 5, "dropped": 2}
-    prepare._log(context, {**counts, "split": "s"}, artifact)
-    warm_start._log_demonstrations(context, artifact)
+    prepare._log(tracker, {**counts, "split": "s"}, artifact)
+    warm_start._log_demonstrations(tracker, artifact)
     wanted = {f"data/{name}": count for name, count in counts.items()}
     return logged.numbers, {**wanted, "data/demonstrations": 9, "data/demonstrations_with_gold": 4}
 
@@ -327,8 +334,8 @@ def labels(folder: Path) -> tuple[Numbers, Numbers]:
     }
     logged = Logged()
     artifact: Any = SimpleNamespace(read_json=lambda name: made, fingerprint="f" * 12, folder=folder)
-    context: Any = SimpleNamespace(tracker=logged)
-    stage_report.log(context, artifact)
+    tracker: Any = logged
+    stage_report.log(tracker, artifact)
     same = ("trajectories", "reads", "candidates", "samples", "issues", "retention", "beta", "mean_raw_weight")
     wanted = {f"label/{name}": made[name] for name in (*same, "target_files", "mined_files", "quarantined")}
     return logged.numbers, {
@@ -425,7 +432,8 @@ def replayed(folder: Path) -> tuple[Numbers, Numbers]:
 
 
 ROOMS = (
-    grpo, turn_scores, judge, guard, engine, odd_tokens, sandbox, of_the_trainer, cpu, stages, whole_run, rungs, system,
+    grpo, turn_scores, judge, guard, engine, odd_tokens, sandbox, of_the_trainer, cpu, stages, whole_run, checkpoints,
+    system,
     sft, data, labels, held_out, replayed,
 )  # fmt: skip
 

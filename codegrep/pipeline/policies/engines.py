@@ -22,7 +22,7 @@ from codegrep.errors import ConfigError
 from codegrep.protocol.chat import ChatFormat
 from codegrep.rollout.loop import MakePolicy
 from codegrep.rollout.policy import ChatPolicy, EnginePolicy
-from codegrep.runtime.placement import Demand, admit, nodes_of_ray
+from codegrep.runtime.resources import Demand, check_room, engine_replicas, living_nodes
 
 if TYPE_CHECKING:
     from codegrep.engines.replicas import RemoteEngine
@@ -91,15 +91,6 @@ def backend_of(config: EngineConfig) -> Backend:
     except (ImportError, AttributeError, ValueError, TypeError) as error:
         what = f"engine.backend={config.backend} cannot be loaded ({error})"
         raise ConfigError(what, "Use engine=transformers, vllm or openai") from error
-
-
-def training_demand(config: Config) -> Demand:
-    """What the training workers ask for."""
-    train = config.train
-    gpus = 1.0 if train.use_gpu else 0.0
-    return Demand(
-        "training workers", "train.workers or train.cpus_per_worker", train.cpus_per_worker, gpus, train.workers
-    )
 
 
 class InProcess:
@@ -231,23 +222,15 @@ class Replicas:
         )
         vllm = spec.vllm
         variables = environment(vllm, vllm.replicas)
-        gpus = float(gpus_of(vllm)) if vllm.device == "cuda" else 0.0
-        if vllm.placement == "shared":
+        if vllm.device == "cuda" and vllm.placement == "shared":
             # Ray sets nothing aside; the replica sees the GPUs that the trainer has, and keeps to its share.
-            variables |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(int(gpus))))}
-            gpus = 0.0
-        demand = Demand(
-            f"replicas of engine={config.engine.name}",
-            "engine.vllm.cpus, engine.vllm.replicas or engine.vllm.tensor_parallel",
-            vllm.cpus,
-            gpus,
-            vllm.replicas,
-        )
-        admit([*beside, demand], nodes_of_ray())
+            variables |= {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(gpus_of(vllm))))}
+        demand = engine_replicas(config)
+        check_room([*beside, demand], living_nodes())
         remote = start_replicas(
             vllm.replicas,
             partial(VLLMEngine.start, spec),
-            ReplicaResources(vllm.cpus, gpus, variables),
+            ReplicaResources(demand.each.cpus, demand.each.gpus, variables),
             RetryPolicy(vllm.start_seconds, vllm.request_seconds, vllm.attempts),
         )
         handle = ReplicasHandle(remote, config.engine, str(files.model))

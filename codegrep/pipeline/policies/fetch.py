@@ -5,38 +5,41 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from codegrep.config import Config
 from codegrep.engines.models import PolicyFiles, provide
 from codegrep.errors import InfrastructureError, ModelError
-from codegrep.pipeline.context import Context
+from codegrep.runtime.artifacts import Places
 from codegrep.tracking import store
 from codegrep.tracking.parameters import masked_text
 from codegrep.tracking.policy_package import PolicyPackage, model_checksum, read_package
 from codegrep.tracking.registry import fetch_model, resolve_model
 
 
-def fetched(context: Context) -> PolicyPackage:
-    """The package that `evaluate.loaded` names, fetched into the outputs once.
+def fetched(config: Config, places: Places) -> PolicyPackage:
+    """Return the package that `evaluate.loaded` names, fetched into the outputs once.
 
     Raises:
-        ModelError: no such model. InfrastructureError: MLflow cannot be reached.
+        ModelError: no such model.
+        InfrastructureError: MLflow cannot be reached.
     """
-    uri, _ = store.resolve(context.config.tracking, context.places.outputs)
-    wanted = context.config.evaluate.loaded or ""
-    folder = context.places.artifacts / f"fetched-{wanted.rpartition('/')[2]}"
-    if wanted.startswith("models:/m-") and folder.is_dir():  # the id never means anything else: no server needed
+    uri, _ = store.resolve(config.tracking, places.outputs)
+    model_uri = config.evaluate.loaded or ""
+    folder = places.artifacts / f"fetched-{model_uri.rpartition('/')[2]}"
+    if model_uri.startswith("models:/m-") and folder.is_dir():  # the id never means anything else: no server needed
         return read_package(folder)
-    return fetch_package(uri, wanted, context.places.artifacts)
+    return fetch_package(uri, model_uri, places.artifacts)
 
 
-def fetch_package(uri: str, wanted: str, artifacts: Path) -> PolicyPackage:
-    """The package behind a model URI, as `<artifacts>/fetched-<model id>`.
+def fetch_package(uri: str, model_uri: str, artifacts: Path) -> PolicyPackage:
+    """Fetch the package behind a model URI to `<artifacts>/fetched-<model id>`.
 
     Raises:
-        ModelError: no such model. InfrastructureError: MLflow cannot be reached.
+        ModelError: no such model.
+        InfrastructureError: MLflow cannot be reached.
     """
     try:
         client = store.connect(uri)
-        model_id = resolve_model(client, wanted)
+        model_id = resolve_model(client, model_uri)
         return read_package(fetch_model(client, uri, model_id, artifacts / f"fetched-{model_id}"))
     except (ModelError, ImportError):
         raise
@@ -48,9 +51,11 @@ def fetch_package(uri: str, wanted: str, artifacts: Path) -> PolicyPackage:
 
 
 def policy_of(package: PolicyPackage, artifacts: Path, base: str = "") -> PolicyFiles:
-    """Files of the policy; the merged model is made once, as `<artifacts>/loaded-<digest>`.
+    """Return the policy's files; the merged model is made once, as `<artifacts>/loaded-<digest>`.
 
     Args:
+        package: of the policy.
+        artifacts: folder of the outputs.
         base: folder or hub id to take instead of the one in the package, which may be a folder of another machine.
 
     Raises:

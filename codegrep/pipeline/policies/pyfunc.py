@@ -18,11 +18,11 @@ from codegrep.config import Config
 from codegrep.errors import DataError, ModelError
 from codegrep.issues import Issue
 from codegrep.issues.source import RepositoryLocation
-from codegrep.pipeline.context import Places
 from codegrep.pipeline.policies.engines import InProcessHandle
 from codegrep.pipeline.policies.fetch import policy_of
 from codegrep.pipeline.workers import AgentSettings, AgentWorker
 from codegrep.rollout.store import rollout_from_row
+from codegrep.runtime.artifacts import Places
 from codegrep.sandbox import Sandbox
 from codegrep.tracking.policy_package import read_package
 

@@ -7,46 +7,46 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
-from codegrep.config import WarmStartConfig
+from codegrep.config import Config, WarmStartConfig
 from codegrep.errors import DataError
-from codegrep.pipeline import mined_targets
-from codegrep.pipeline.context import Context
+from codegrep.pipeline.mined_targets import TrainingSet
 from codegrep.pipeline.policies.policy_files import base_model
-from codegrep.pipeline.sandboxes import sandbox_for
+from codegrep.pipeline.sandboxes import Sandboxes
 from codegrep.pipeline.workers import AgentSettings, TeacherWorker
 from codegrep.rewards.turn_credit import CreditWeights, turn_weights
 from codegrep.rollout.outcome import turn_facts
 from codegrep.rollout.record import ExitCause, Rollout
 from codegrep.rollout.store import RolloutWriter, read_rollouts, rollout_from_row
-from codegrep.runtime.artifacts import Artifact
-from codegrep.runtime.map_batches import through_ray_data
+from codegrep.runtime.artifacts import Artifact, ArtifactStore
+from codegrep.runtime.map_batches import map_batches
+from codegrep.runtime.progress import Progress
 
 
-def demonstrations(context: Context) -> Artifact:
-    """The artifact, made now if it is not there. An interrupted one continues with the issues that are missing.
+def demonstrations(
+    config: Config, training: TrainingSet, store: ArtifactStore, progress: Progress, sandboxes: Sandboxes
+) -> Artifact:
+    """Return the artifact, made now if it is not there. An interrupted one continues with the missing issues.
 
     Raises:
         DataError: no trajectory could be made at all.
     """
-    config = context.config
-    training = mined_targets.training_issues(context)
-    artifact = context.store.open("demonstrations", inputs(context))
+    artifact = store.open("demonstrations", inputs(config, training))
     if artifact.complete:
         return artifact
     started = time.monotonic()
     folder = artifact.folder / "rollouts"
     # What the machine lost is asked again.
     done = {r.instance_id for r in read_rollouts(folder) if not r.error} if folder.is_dir() else set()
-    todo = [issue for issue in training if issue.instance_id not in done]
+    todo = [issue for issue in training.issues if issue.instance_id not in done]
     arguments = {
-        "model": str(base_model(context)),
+        "model": str(base_model(config.model)),
         "settings": AgentSettings(config.agent, config.tools, config.model.context),
         "teacher": config.train.warm_start.teacher,
-        "sandbox": sandbox_for(context),
+        "sandbox": sandboxes.start(),
     }
-    with RolloutWriter(folder) as writer, context.progress("teacher", len(training)) as advance:
-        advance(len(training) - len(todo))
-        for rows in through_ray_data(todo, TeacherWorker, arguments, batch=16, actors=1, num_cpus=0.5):
+    total = len(training.issues)
+    with RolloutWriter(folder) as writer, progress.bar("teacher", total, total - len(todo)) as advance:
+        for rows in map_batches(todo, TeacherWorker, arguments, batch=16, actors=1, num_cpus=0.5):
             for row in rows:
                 writer.add(weighted(rollout_from_row(row["rollout"]), config.train.warm_start))
             writer.flush()
@@ -70,13 +70,12 @@ def demonstrations(context: Context) -> Artifact:
     return artifact
 
 
-def inputs(context: Context) -> dict[str, Any]:
-    """What decides the trajectories: issues, protocol, tools, teacher, tokenizer."""
-    config = context.config
+def inputs(config: Config, training: TrainingSet) -> dict[str, Any]:
+    """Return what decides the trajectories: issues, protocol, tools, teacher, tokenizer."""
     warm_start = config.train.warm_start
     credit = {k: v for k, v in asdict(warm_start).items() if k.startswith("credit_")}
     return {
-        "issues": mined_targets.training_fingerprint(context),
+        "issues": training.fingerprint,
         "agent": config.agent,
         "tools": config.tools,
         "teacher": warm_start.teacher,
@@ -86,7 +85,7 @@ def inputs(context: Context) -> dict[str, Any]:
 
 
 def weighted(rollout: Rollout, config: WarmStartConfig) -> Rollout:
-    """Set the SFT weight of every turn by what it found (SPEC 3.3)."""
+    """Set the SFT weight of every turn by what it found (`rewards.turn_credit`)."""
     credit = CreditWeights(
         new_gold=config.credit_new_gold,
         seen_gold=config.credit_seen_gold,

@@ -5,21 +5,26 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from codegrep.pipeline.context import Context
+from codegrep.config import Config
 from codegrep.pipeline.policies.package import log_policy
+from codegrep.pipeline.policies.policy_files import Policies
+from codegrep.pipeline.prepared import Prepared
 from codegrep.pipeline.results import FIRST_FILE, MINED, WHOLE, Pair, cautions, comparisons, evaluation_rows
-from codegrep.pipeline.stages import evaluate
+from codegrep.pipeline.stages.evaluate import per_issue
 from codegrep.runtime.artifacts import Artifact, write_json
+from codegrep.runtime.progress import Progress
 from codegrep.tracking import rows as tracking_rows
 from codegrep.tracking.figures import gain_by_issue, retriever_bars, training_curves
 from codegrep.tracking.history import History, history
 from codegrep.tracking.parameters import masked_text
 from codegrep.tracking.rows import EvaluationRow
+from codegrep.tracking.run import Tracker
 from codegrep.tracking.terminal import evaluation_table, on_parts, resampled
 
 CURVES = (
@@ -28,15 +33,23 @@ CURVES = (
 )
 
 
-def inputs(context: Context) -> dict[str, Any]:
-    """The measured numbers and the run that they are reported in."""
-    return {"evaluation": context.need("evaluate").fingerprint, "run": context.run_folder.name}
+def inputs(evaluate: Artifact, run_folder: Path) -> dict[str, Any]:
+    """Return the measured numbers and the run that they are reported in."""
+    return {"evaluation": evaluate.fingerprint, "run": run_folder.name}
 
 
-def run(context: Context, artifact: Artifact) -> dict[str, Any]:
+def run(
+    config: Config,
+    prepared: Prepared,
+    policies: Policies,
+    evaluate: Artifact,
+    artifact: Artifact,
+    run_folder: Path,
+    tracker: Tracker,
+    progress: Progress,
+) -> dict[str, Any]:
     """Write the report; made anew each time, since it costs seconds."""
-    config, tracker = context.config, context.tracker
-    table = evaluate.per_issue(context.need("evaluate"))
+    table = per_issue(evaluate)
     lines = evaluation_rows(table, config.evaluate.bootstrap)
     pairs = comparisons(table, config.evaluate.bootstrap)
     warned = cautions(lines, pairs)
@@ -47,14 +60,14 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     tracker.table([_flat_pair(pair) for pair in pairs], "evaluation/comparisons.json")
     tracker.table(_readable(table), "evaluation/per_issue.json")
     tracker.figure(retriever_bars(lines), "figures/retrievers.png")
-    past = _curves(context)
+    past = _curves(tracker, progress)
     if any("reward/total" in step for step in past):
         tracker.figure(training_curves([[s for s in past if "reward/total" in s]]), "figures/training.png")
     labels = {line.retriever for line in lines}
     if {"trained", "warm_start"} <= labels:
         gains = gain_by_issue(_gains(table, "warm_start", "trained"), "warm_start", "trained")
         tracker.figure(gains, "figures/gain.png")
-    folder = context.run_folder / "report"
+    folder = run_folder / "report"
     folder.mkdir(parents=True, exist_ok=True)
     artifact.write_json("retrievers.json", filled)
     artifact.write_json("comparisons.json", [_flat_pair(pair) for pair in pairs])
@@ -62,30 +75,26 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     for name in ("retrievers.json", "comparisons.json", "curves.json"):
         shutil.copyfile(artifact.folder / name, folder / name)
     write_json(folder / "per_issue.json", table)
-    (folder / "results.md").write_text(_markdown(context, lines, pairs, warned), encoding="utf-8")
+    (folder / "results.md").write_text(_markdown(config, prepared, lines, pairs, warned), encoding="utf-8")
     tracker.artifact(folder / "results.md", "evaluation")
-    log_policy(context, lines)
-    context.console.print(evaluation_table(lines, title="Held-out issues", width=context.console.width))
+    log_policy(config, prepared, policies, run_folder, tracker, progress, lines)
+    progress.show(evaluation_table(lines, title="Held-out issues", width=progress.width))
     if pairs:
-        context.console.print(_pairs_table(pairs, context.console.width))
+        progress.show(_pairs_table(pairs, progress.width))
     for sentence in warned:
-        context.say(sentence)
-    context.say(f"Report: {folder}")
-    context.say(f"MLflow: run {tracker.run_id} in experiment '{config.tracking.experiment}'")
+        progress.say(sentence)
+    progress.say(f"Report: {folder}")
+    progress.say(f"MLflow: run {tracker.run_id} in experiment '{config.tracking.experiment}'")
     return {"retrievers": len(lines), "pairs": len(pairs)}
 
 
-def already(context: Context, artifact: Artifact) -> None:
-    """Never called: the report is made anew each time."""
-
-
-def _curves(context: Context) -> History:
+def _curves(tracker: Tracker, progress: Progress) -> History:
     """What MLflow has of the training; nothing when it cannot be read, since tracking never ends a run."""
     try:
-        return history(context.tracker.handle, lambda name: name.startswith(CURVES))
+        return history(tracker.handle, lambda name: name.startswith(CURVES))
     except Exception as error:  # whatever a client, a driver or a network can raise
         said = masked_text(str(error)).strip().splitlines() or [type(error).__name__]
-        context.say(
+        progress.say(
             f"MLflow cannot be read ({said[0][:160]}): no curves in this report; the same command makes it again"
         )
         return []
@@ -162,12 +171,17 @@ def _interval(pair: Pair) -> str:
     return f"{d.estimate:+.3f} [{d.low:+.3f}, {d.high:+.3f}]"
 
 
-def _markdown(context: Context, lines: Sequence[EvaluationRow], pairs: Sequence[Pair], warned: Sequence[str]) -> str:
-    config = context.config
+def _markdown(
+    config: Config,
+    prepared: Prepared,
+    lines: Sequence[EvaluationRow],
+    pairs: Sequence[Pair],
+    warned: Sequence[str],
+) -> str:
     out = [
         f"# {config.name}, seed {config.seed}",
         "",
-        f"Data `{config.data.name}` (fingerprint `{context.need('prepare').fingerprint[:12]}`), "
+        f"Data `{config.data.name}` (fingerprint `{prepared.fingerprint[:12]}`), "
         f"scale `{config.scale.name}`, model `{config.model.path}`.",
         "",
         *_retrievers_table(lines),

@@ -8,7 +8,7 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 from codegrep.compose import compose_overrides, load
-from codegrep.runtime.resource_requests import request_of
+from codegrep.runtime.resources import request_of
 from codegrep.submit.plan.costs import Costs, with_measured
 from codegrep.submit.plan.estimate import Limit, Line, Plan, Size, first_to_break, plan
 from codegrep.submit.plan.shapes import shape_of

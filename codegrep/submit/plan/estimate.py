@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from codegrep.config import Config
-from codegrep.runtime.resource_requests import request_of
+from codegrep.runtime.resources import request_of
 from codegrep.submit.plan.costs import Costs
 from codegrep.submit.plan.shapes import Shape
 

@@ -10,21 +10,22 @@ import pytest
 from rich.console import Console
 
 from codegrep.metrics.bootstrap import Comparison, Interval
-from codegrep.pipeline.context import Context
 from codegrep.pipeline.results import FIRST_FILE, WHOLE, Pair
 from codegrep.pipeline.stages import report
+from codegrep.runtime.progress import Progress
 from codegrep.tracking import curves
 from codegrep.tracking.rows import EvaluationRow
-from codegrep.tracking.run import TrackingHandle
+from codegrep.tracking.run import Tracker, TrackingHandle
 
 
 def test_curves_that_cannot_be_read_end_no_run(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
-    said: list[str] = []
+    out = io.StringIO()
     handle = TrackingHandle("http://me:secret@127.0.0.1:9", "0" * 32)  # the discard port: refused at once
-    context = cast(Context, SimpleNamespace(tracker=SimpleNamespace(handle=handle), say=said.append))
-    assert report._curves(context) == []
-    assert len(said) == 1 and "cannot be read" in said[0] and "secret" not in said[0] and "\n" not in said[0]
+    tracker = cast(Tracker, SimpleNamespace(handle=handle))
+    assert report._curves(tracker, Progress(Console(file=out))) == []
+    (line,) = out.getvalue().splitlines()
+    assert "cannot be read" in line and "secret" not in line
 
 
 def _pair(a: str, b: str, on: str = WHOLE) -> Pair:
