@@ -28,7 +28,7 @@ from codegrep.pipeline.policies.engines import InProcess
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.stages.prepare import Prepared
 from codegrep.pipeline.workers import AgentSettings, AgentWorker
-from codegrep.rollout.store import rollout_from_row
+from codegrep.rollout.record import from_row
 from codegrep.runtime.artifacts import Artifact, write_json
 from codegrep.runtime.map_batches import through_ray_data
 
@@ -183,7 +183,7 @@ def _measure(
         num_gpus=1.0 if config.train.use_gpu else 0.0,
     )
     for row in (row for rows in blocks for row in rows):
-        rollout = rollout_from_row(row["rollout"])
+        rollout = from_row(row["rollout"])
         if rollout.error:
             lost += 1
             continue

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from codegrep.metrics.scores import differ, f_beta, precision, recall
 from codegrep.protocol.calls import ToolStatus
+from codegrep.protocol.exit_cause import ExitCause
 from codegrep.rewards.calls import calls_per_turn
 from codegrep.rewards.outcome import Outcome
-from codegrep.rollout.record import ExitCause, Rollout
+from codegrep.rollout.record import Rollout
 from codegrep.tracking.names import reward_part
 from codegrep.training.score_batch import ScoredRollout
 

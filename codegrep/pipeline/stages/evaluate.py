@@ -24,10 +24,10 @@ from codegrep.pipeline.policies.policy_files import base_model, policy_files
 from codegrep.pipeline.sandboxes import sandbox_for
 from codegrep.pipeline.stages import prepare
 from codegrep.pipeline.workers import AgentSettings, AgentWorker, BM25Worker, TeacherWorker
-from codegrep.rewards.outcome import PROMPT_TOO_LONG
+from codegrep.protocol.exit_cause import ExitCause
 from codegrep.rollout.outcome import outcome_for, place_scores
-from codegrep.rollout.record import Rollout
-from codegrep.rollout.store import RolloutWriter, read_rollouts, rollout_from_row
+from codegrep.rollout.record import Rollout, from_row
+from codegrep.rollout.store import RolloutWriter, read_rollouts
 from codegrep.runtime.artifacts import Artifact
 from codegrep.runtime.map_batches import through_ray_data
 from codegrep.runtime.placement import Demand
@@ -127,7 +127,8 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
     artifact.write_json("lost.json", [{"retriever": r, "instance_id": i, "error": e} for (r, i), e in lost.items()])
     for (retriever, instance_id), error in list(lost.items())[:3]:
         context.say(f"  left out, the machine's fault: {instance_id} by {retriever}: {error}")
-    for retriever, count in Counter(r["retriever"] for r in kept if r.get("exit_cause") == PROMPT_TOO_LONG).items():
+    too_long = Counter(r["retriever"] for r in kept if r.get("exit_cause") == ExitCause.PROMPT_TOO_LONG)
+    for retriever, count in too_long.items():
         context.say(f"  {count} issues are longer than the context of {retriever}: they count as not answered")
     return {"held_out": len(held_out), "measured": len(held_out) - len(gone), "retrievers": retrievers}
 
@@ -173,7 +174,7 @@ def _scripted_rows(context: Context, issues: Sequence[Issue]) -> list[Row]:
     found = _kept_rows(context, measured, "scripted search", issues, TeacherWorker, arguments)
     rows = []
     for row in found:
-        rollout = rollout_from_row(row["rollout"])
+        rollout = from_row(row["rollout"])
         answers = {"first_row": row["first_row"], "oracle": rollout.answer, "oracle_met": row["gold_met"]}
         for retriever, files in answers.items():
             rows.append({**_rollout_row(rollout), "retriever": retriever, "files": files, "generated_tokens": 0})
@@ -193,7 +194,7 @@ def _agent_rows(context: Context, issues: Sequence[Issue], which: str) -> list[R
             advance(len(issues) - len(todo))
             for rows in ask(todo, context.config.evaluate.batch, context.config.evaluate.actors):
                 for row in rows:
-                    writer.add(rollout_from_row(row["rollout"]))
+                    writer.add(from_row(row["rollout"]))
                 writer.flush()
                 timing.note(measured.folder, rows, alone=False, of=[_instance(row) for row in rows])
                 advance(len(rows))
