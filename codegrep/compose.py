@@ -13,7 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from codegrep.config import BASELINES, MODELS, PROMPTS, RAIL_ACTIONS, STAGES, Config
 from codegrep.config.folder import CONF
-from codegrep.engines.dtype import resolve_dtype
+from codegrep.engines.cpu import resolve_dtype
 from codegrep.errors import ConfigError
 from codegrep.issues.splits import check_split
 from codegrep.overrides import override as written
@@ -99,7 +99,8 @@ def load(cfg: DictConfig, fill_missing: bool = False) -> Config:
         config = cast(Config, OmegaConf.to_object(merged))
     except OmegaConfBaseException as error:
         raise explain(error) from None
-    config.model.dtype = resolve_dtype(config.model.dtype, config.train.use_gpu)
+    train = config.train
+    config.model.dtype = resolve_dtype(config.model.dtype, use_gpu=train.use_gpu, all_weights=train.full_parameters)
     check(config)
     return config
 

@@ -22,9 +22,9 @@ from typing import Any
 
 import torch
 
+from codegrep.engines.cpu.folded_attention import folded
 from codegrep.engines.decoder import Decoder, Row
 from codegrep.engines.engine import Generation, GenerationRequest
-from codegrep.engines.folded_attention import folded
 from codegrep.engines.key_values import PrefixStore
 from codegrep.errors import CodegrepError, InfrastructureError
 

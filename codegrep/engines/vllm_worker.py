@@ -14,8 +14,7 @@ import torch
 from vllm.platforms import current_platform
 
 from codegrep.engines.adapter import factors_sha256
-from codegrep.engines.vllm_lora import NAME as SEGMENTED_LORA
-from codegrep.engines.vllm_sampling import use_limit
+from codegrep.engines.cpu.vllm_kernels import SEGMENTED_LORA, use_limit
 
 EXTENSION = "codegrep.engines.vllm_worker.AdapterReader"
 

@@ -154,7 +154,7 @@ def _measure(
     folder = artifact.folder / "ladder" / f"step-{step:06d}"
     folder.mkdir(parents=True, exist_ok=True)
     if config.train.full_parameters:
-        from codegrep.training.full_parameters import keep_model  # torch: only when it has to be done
+        from codegrep.training.base_model import keep_model  # torch: only when it has to be done
 
         keep_model(adapter, model, folder)
         files = PolicyFiles(folder)

@@ -39,9 +39,8 @@ def run(context: Context, artifact: Artifact) -> dict[str, Any]:
 
     from codegrep.pipeline.collect import OpenTrackedLog
     from codegrep.pipeline.training_progress import trained_with_progress
-    from codegrep.training.base_model import BaseModel
+    from codegrep.training.base_model import BaseModel, keep_model
     from codegrep.training.examples import make_examples
-    from codegrep.training.full_parameters import keep_model
     from codegrep.training.loops import WarmStartJob, warm_start_loop
     from codegrep.training.lora import ADAPTER_FILE, merge_adapter
 

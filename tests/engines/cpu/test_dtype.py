@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from codegrep.compose import compose_overrides, load
-from codegrep.engines import dtype
-from codegrep.engines.dtype import has_native_bfloat16, resolve_dtype
+from codegrep.engines import cpu
+from codegrep.engines.cpu import has_native_bfloat16, resolve_dtype
 
 
 @pytest.mark.parametrize(
@@ -18,12 +18,13 @@ from codegrep.engines.dtype import has_native_bfloat16, resolve_dtype
 def test_auto_takes_bfloat16_where_it_is_multiplied(
     native: bool, use_gpu: bool, expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dtype, "has_native_bfloat16", lambda: native)
-    assert resolve_dtype("auto", use_gpu) == expected
+    monkeypatch.setattr(cpu, "has_native_bfloat16", lambda: native)
+    assert resolve_dtype("auto", use_gpu=use_gpu, all_weights=False) == expected
+    assert resolve_dtype("auto", use_gpu=use_gpu, all_weights=True) == "float32"
 
 
 def test_a_named_dtype_stays() -> None:
-    assert [resolve_dtype(name, use_gpu) for name in ("bfloat16", "float32") for use_gpu in (True, False)] == [
+    assert [resolve_dtype(name, use_gpu=use_gpu, all_weights=False) for name in ("bfloat16", "float32") for use_gpu in (True, False)] == [
         "bfloat16", "bfloat16", "float32", "float32",
     ]  # fmt: skip
 
@@ -50,6 +51,6 @@ def test_without_a_list_of_flags_bfloat16_is_not_assumed(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("native", [True, False])
 def test_the_laptop_scale_follows_the_cpu(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dtype, "has_native_bfloat16", lambda: native)
+    monkeypatch.setattr(cpu, "has_native_bfloat16", lambda: native)
     config = load(compose_overrides(["scale=laptop"]))
     assert config.model.dtype == ("bfloat16" if native else "float32")
