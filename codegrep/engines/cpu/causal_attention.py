@@ -70,6 +70,7 @@ class CausalAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        """Return the attention (B, Hq, Q, D)."""
         past = k.shape[2] - q.shape[2]
         out, lse = _flash(q, k[:, :, past:], v[:, :, past:], 0.0, True, scale=scale)
         if past:
@@ -84,6 +85,7 @@ class CausalAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        """Return the gradients to q, k and v."""
         q, k, v, out, lse = ctx.saved_tensors
         dq = torch.empty_like(q)
         dk, dv = torch.zeros(k.shape, dtype=torch.float32), torch.zeros(v.shape, dtype=torch.float32)

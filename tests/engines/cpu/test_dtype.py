@@ -23,10 +23,10 @@ def test_auto_takes_bfloat16_where_it_is_multiplied(
     assert resolve_dtype("auto", use_gpu=use_gpu, all_weights=True) == "float32"
 
 
-def test_a_named_dtype_stays() -> None:
-    assert [resolve_dtype(name, use_gpu=use_gpu, all_weights=False) for name in ("bfloat16", "float32") for use_gpu in (True, False)] == [
-        "bfloat16", "bfloat16", "float32", "float32",
-    ]  # fmt: skip
+@pytest.mark.parametrize("name", ["bfloat16", "float32"])
+@pytest.mark.parametrize("use_gpu", [True, False])
+def test_a_named_dtype_stays(name: str, use_gpu: bool) -> None:
+    assert resolve_dtype(name, use_gpu=use_gpu, all_weights=False) == name
 
 
 @pytest.mark.parametrize(
