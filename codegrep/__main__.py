@@ -33,6 +33,8 @@ def _run(cfg: DictConfig) -> None:
     hydra_node = HydraConfig.get()
     try:
         config = load(cfg)
+        if cfg.model.dtype == "auto" and config.model.dtype == "float32" and not config.train.full_parameters:
+            print("codegrep: note: model.dtype=auto is float32: this CPU has no bfloat16 instructions", file=sys.stderr)
         for caution in cautions(config):
             print(f"codegrep: note: {caution}", file=sys.stderr)
         if hydra_node.mode != RunMode.MULTIRUN:

@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from codegrep.config import BASELINES, MODELS, PROMPTS, RAIL_ACTIONS, STAGES, Config
 from codegrep.config.folder import CONF
+from codegrep.engines.cpu import resolve_dtype
 from codegrep.errors import ConfigError
 from codegrep.issues.splits import check_split
 from codegrep.overrides import override as written
@@ -98,6 +99,8 @@ def load(cfg: DictConfig, fill_missing: bool = False) -> Config:
         config = cast(Config, OmegaConf.to_object(merged))
     except OmegaConfBaseException as error:
         raise explain(error) from None
+    train = config.train
+    config.model.dtype = resolve_dtype(config.model.dtype, use_gpu=train.use_gpu, all_weights=train.full_parameters)
     check(config)
     return config
 
@@ -133,7 +136,7 @@ def check(config: Config) -> None:
     check_split(config.data.split)
     need(0 <= config.data.max_missing_gold <= 1, "data.max_missing_gold is no share", "Use a share in [0, 1]")
     need(bool(config.data.sources), "data.sources is empty", "Name at least one source")
-    need(config.model.dtype in ("bfloat16", "float32"), "model.dtype is wrong", "Use bfloat16 or float32")
+    need(config.model.dtype in ("bfloat16", "float32"), "model.dtype is wrong", "Use auto, bfloat16 or float32")
     need(config.tools.observation in ("results", "table"), "tools.observation is wrong", "Use results or table")
     need(config.agent.prompt in PROMPTS, "agent.prompt is wrong", f"Use {', '.join(PROMPTS)}")
     need(

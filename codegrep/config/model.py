@@ -11,7 +11,8 @@ class ModelConfig:
 
     Attributes:
         path: local folder or hub id; "provided:smollm2-135m-instruct" and "provided:nano" are made on this machine.
-        dtype: "bfloat16" or "float32": the dtype of the frozen base weights.
+        dtype: "bfloat16" or "float32", of the frozen base weights; "auto" is resolved when the configuration is loaded:
+            float32 on a CPU without bfloat16 instructions, else bfloat16.
         revision: hub revision, or None.
         context: longest prompt + completion, tokens.
     """

@@ -1,47 +1,62 @@
-"""Engines in Ray actors. The actor is a thin wrapper; `codegrep.engines.replicas` is the other end."""
+"""vLLM engines in Ray actors; `codegrep.engines.replicas` is the other end."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from codegrep.engines.engine import Engine, Generation, GenerationRequest, StaleWeightsError
+from codegrep.engines.engine import Generation, GenerationRequest, StaleWeightsError
 from codegrep.engines.replicas import RemoteEngine, RetryPolicy
 
 if TYPE_CHECKING:
     from codegrep.engines.adapter import AdapterPackage, AdapterReceipt
+    from codegrep.engines.vllm_engine import VLLMEngine
 
 # Requests of one replica that Ray lets in; the engine queues what it cannot batch.
 _MAX_CONCURRENCY = 1024
 
-
-class AdaptableEngine(Engine, Protocol):
-    """An engine with weights of its own, which are kept in step by LoRA adapters."""
-
-    async def load_adapter(self, package: AdapterPackage) -> AdapterReceipt:
-        """Generate with this adapter from now on."""
-        ...
-
-    async def sleep(self) -> None:
-        """Free what can be freed while the trainer works."""
-        ...
-
-    async def wake(self) -> None:
-        """Undo `sleep`."""
-        ...
-
-    async def stats(self) -> dict[str, float]:
-        """Counters of what must not grow."""
-        ...
+Build = Callable[[], Awaitable["VLLMEngine"]]
 
 
-Build = Callable[[], Awaitable[AdaptableEngine]]
+@dataclass(frozen=True)
+class ReplicaResources:
+    """What Ray reserves for one replica.
+
+    Attributes:
+        cpus: may be a fraction.
+        gpus: 0 for a replica that shares the GPUs of others.
+        environment: variables of its process.
+    """
+
+    cpus: float
+    gpus: float = 0.0
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+def start_replicas(count: int, build: Build, resources: ReplicaResources, patience: RetryPolicy) -> RemoteEngine:
+    """Start actors in the running Ray, spread over its nodes. Ray restarts them as often as they die.
+
+    Check first that the resources exist (`codegrep.runtime.placement`): Ray waits for them for ever.
+    """
+    import ray
+
+    options = ray.remote(EngineActor).options(
+        num_cpus=resources.cpus,
+        num_gpus=resources.gpus,
+        max_restarts=-1,
+        max_task_retries=0,  # RemoteEngine repeats a request, on another replica if there is one
+        max_concurrency=_MAX_CONCURRENCY,
+        scheduling_strategy="SPREAD",
+        runtime_env={"env_vars": dict(resources.environment)} if resources.environment else None,
+    )
+    handles: list[Any] = [options.remote(build) for _ in range(count)]
+    return RemoteEngine(handles, patience)
 
 
 class EngineActor:
-    """One replica. Started by its first call, so that a restart by Ray needs nobody's help.
+    """One replica. Its first call starts the engine, so that it starts again after a restart by Ray.
 
     Args:
         build: makes the engine inside the actor's event loop; picklable.
@@ -49,7 +64,7 @@ class EngineActor:
 
     def __init__(self, build: Build) -> None:
         self._build = build
-        self._engine: AdaptableEngine | None = None
+        self._engine: VLLMEngine | None = None
         self._sha256 = ""
         self._starting = asyncio.Lock()
 
@@ -60,17 +75,21 @@ class EngineActor:
                 self._engine = await self._build()
 
     async def generate(self, request: GenerationRequest, sha256: str) -> Generation:
-        """See Engine.generate. sha256: of the adapter that the caller expects, "" for the base.
+        """Continue one prompt.
+
+        Args:
+            request: passed to the engine.
+            sha256: of the adapter that the caller expects, "" for the base.
 
         Raises:
-            StaleWeightsError: this replica has another one (it was restarted, or a sync has passed it by).
+            StaleWeightsError: this replica has another adapter: it was restarted, or missed a sync.
         """
         if self._engine is None or self._sha256 != sha256:
             raise StaleWeightsError("this replica was restarted and has not got the adapter")
         return await self._engine.generate(request)
 
     async def load_adapter(self, package: AdapterPackage) -> AdapterReceipt:
-        """See AdaptableEngine.load_adapter."""
+        """Generate with this adapter from now on."""
         await self.start()
         assert self._engine is not None
         receipt = await self._engine.load_adapter(package)
@@ -78,55 +97,11 @@ class EngineActor:
         return receipt
 
     async def sleep(self) -> None:
-        """See AdaptableEngine.sleep."""
+        """Free the engine's memory while the trainer works."""
         if self._engine is not None:
             await self._engine.sleep()
 
     async def wake(self) -> None:
-        """See AdaptableEngine.wake."""
+        """Undo `sleep`."""
         if self._engine is not None:
             await self._engine.wake()
-
-    async def stats(self) -> dict[str, float]:
-        """See AdaptableEngine.stats."""
-        return {} if self._engine is None else await self._engine.stats()
-
-    async def close(self) -> None:
-        """Free what the engine holds."""
-        engine, self._engine = self._engine, None
-        if engine is not None:
-            await engine.close()
-
-
-@dataclass(frozen=True)
-class ReplicaResources:
-    """What Ray sets aside for one replica, and how its process begins.
-
-    Attributes:
-        cpus, gpus: GPUs are 0 for a replica that shares those of others.
-        environment: variables of its process.
-    """
-
-    cpus: float
-    gpus: float = 0.0
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
-def start_replicas(count: int, build: Build, resources: ReplicaResources, patience: RetryPolicy) -> RemoteEngine:
-    """Start actors in the running Ray, spread over its nodes. They are restarted by Ray as often as they die.
-
-    Whether the resources can be had is to be asked first (`codegrep.runtime.resources`): Ray waits for ever.
-    """
-    import ray
-
-    options = ray.remote(EngineActor).options(
-        num_cpus=resources.cpus,
-        num_gpus=resources.gpus,
-        max_restarts=-1,
-        max_task_retries=0,  # a request is asked again by the other end, on another replica where there is one
-        max_concurrency=_MAX_CONCURRENCY,
-        scheduling_strategy="SPREAD",
-        runtime_env={"env_vars": dict(resources.environment)} if resources.environment else None,
-    )
-    handles: list[Any] = [options.remote(build) for _ in range(count)]
-    return RemoteEngine(handles, patience)

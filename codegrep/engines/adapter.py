@@ -1,10 +1,8 @@
-"""LoRA adapters on their way to an engine: what is sent, and checksums that prove that it arrived.
+"""LoRA adapters sent to an engine, with checksums that prove that it uses them.
 
-Two checksums, since an adapter can be lost in two ways:
-- `sha256` over names, dtypes, shapes and bytes says that the file arrived whole;
-- `factors_sha256` over the LoRA matrices as an engine computes with them (in its dtype, B scaled by alpha / r, in
-  whatever layout and under whatever names it keeps them) says that the engine uses it. A slot that still holds the
-  adapter of an earlier step, or none, gives another one.
+- `sha256` over names, dtypes, shapes and bytes shows that the file arrived whole.
+- `factors_sha256` over the LoRA matrices as the engine computes with them (in its dtype, B scaled by alpha / r, in any
+  layout) shows that the engine uses them: a slot with the adapter of an earlier step gives another one.
 """
 
 from __future__ import annotations
@@ -28,11 +26,13 @@ CONFIG_FILE = "adapter_config.json"
 
 @dataclass(frozen=True)
 class AdapterPackage:
-    """One version of an adapter, complete; picklable.
+    """One version of an adapter; picklable.
 
     Attributes:
-        version: optimiser step after which it was taken. sha256: of its tensors.
-        config: PEFT's adapter_config.json. tensors: the safetensors file.
+        version: optimiser step after which it was taken.
+        sha256: of its tensors.
+        config: PEFT's adapter_config.json.
+        tensors: the safetensors file.
     """
 
     version: int
@@ -43,8 +43,8 @@ class AdapterPackage:
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor], config: Mapping[str, Any], version: int) -> AdapterPackage:
         """Package tensors under PEFT's names (`get_peft_model_state_dict`) with PEFT's configuration."""
-        kept = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        return cls(version, tensors_sha256(kept), json.dumps(dict(config), default=_plain), save(kept))
+        copies = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        return cls(version, tensors_sha256(copies), json.dumps(dict(config), default=_plain), save(copies))
 
     @classmethod
     def read(cls, folder: Path, version: int = 0) -> AdapterPackage:
@@ -60,10 +60,10 @@ class AdapterPackage:
             raise InfrastructureError(f"{folder} holds no adapter that can be read: {str(error)[:200]}") from error
 
     def write(self, folder: Path) -> None:
-        """Write it as PEFT would.
+        """Write it as PEFT does.
 
         Raises:
-            InfrastructureError: what was written is not what was sent.
+            InfrastructureError: the tensors are not those that were sent.
         """
         folder.mkdir(parents=True, exist_ok=True)
         (folder / CONFIG_FILE).write_text(self.config, encoding="utf-8")
@@ -75,7 +75,7 @@ class AdapterPackage:
             )
 
     def factors_sha256(self, dtype: torch.dtype) -> str:
-        """What an engine that computes in `dtype` must report once it uses this adapter."""
+        """Return what an engine that computes in `dtype` must report once it uses this adapter."""
         config = json.loads(self.config)
         rank, alpha = config["r"], config["lora_alpha"]
         scaling = alpha / (rank**0.5 if config.get("use_rslora") else rank)
@@ -90,9 +90,11 @@ class AdapterReceipt:
     """An engine's answer to a new adapter.
 
     Attributes:
-        version: of the weights it now generates with.
-        sha256: of the tensors that arrived. factors_sha256: of the matrices in its slot.
-        dtype: in which it computes, e.g. "bfloat16". slots: adapters that it holds.
+        version: of the weights that it now generates with.
+        sha256: of the tensors that arrived.
+        factors_sha256: of the matrices in its slot.
+        dtype: in which it computes, e.g. "bfloat16".
+        slots: number of adapters that it holds.
     """
 
     version: int
@@ -103,16 +105,21 @@ class AdapterReceipt:
 
 
 def check_receipt(package: AdapterPackage, receipt: AdapterReceipt, engine: str = "the engine") -> None:
-    """The guard after every sync.
+    """Check the receipt of a sync.
+
+    Args:
+        package: what was sent.
+        receipt: the engine's answer.
+        engine: its name in the error.
 
     Raises:
-        InfrastructureError: the engine generates with something else than what was sent.
+        InfrastructureError: the engine generates with other weights.
     """
-    wanted = package.factors_sha256(getattr(torch, receipt.dtype))
+    expected = package.factors_sha256(getattr(torch, receipt.dtype))
     if (receipt.version, receipt.sha256) != (package.version, package.sha256):
         what = f"version {receipt.version}, {receipt.sha256[:12]}"
-    elif receipt.factors_sha256 != wanted:
-        what = f"matrices {receipt.factors_sha256[:12]} instead of {wanted[:12]} in its slot"
+    elif receipt.factors_sha256 != expected:
+        what = f"matrices {receipt.factors_sha256[:12]} instead of {expected[:12]} in its slot"
     else:
         return
     raise InfrastructureError(
@@ -123,7 +130,7 @@ def check_receipt(package: AdapterPackage, receipt: AdapterReceipt, engine: str 
 
 
 def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
-    """SHA-256 over names, dtypes, shapes and bytes, in the order of the names."""
+    """Return the SHA-256 over names, dtypes, shapes and bytes, in the order of the names."""
     digest = hashlib.sha256()
     for name in sorted(tensors):
         tensor = tensors[name].detach().cpu().contiguous()
@@ -133,7 +140,7 @@ def tensors_sha256(tensors: Mapping[str, Tensor]) -> str:
 
 
 def factors_sha256(a: Iterable[Tensor], b: Iterable[Tensor]) -> str:
-    """SHA-256 over LoRA factors, A of shape (r, in) and B of shape (out, r), whatever their names and order."""
+    """Return the SHA-256 over LoRA factors A (r, in) and B (out, r), whatever their names and order."""
     single = sorted(
         hashlib.sha256(f"{kind} {tensor.dtype} {tuple(tensor.shape)}\n".encode() + _bytes(tensor)).hexdigest()
         for kind, tensors in (("A", a), ("B", b))

@@ -1,8 +1,8 @@
-"""Token by token generation of a changing batch with a transformers causal language model (no generate()).
+"""Continuous batching with a transformers causal language model, token by token.
 
-Rows end at the same position and begin where their length says, so that a step appends one token to all. A row that
-ends gives its place to a new one at once; the batch is laid out anew only where that does not fit. Prompts are
-prefilled together, equal prompts once, and from the longest beginning that `PrefixStore` knows.
+Rows are left-padded, so that a step appends one token to all of them. A row that ends gives its place to a new one; the
+batch is laid out anew only if that does not fit. Prompts are prefilled together, equal prompts once, and from the
+longest prefix in `PrefixStore`.
 """
 
 from __future__ import annotations
@@ -26,13 +26,17 @@ SLACK = 256
 
 @dataclass(eq=False)
 class Row:
-    """One sequence on its way.
+    """One sequence in generation.
 
     Attributes:
         prompt_ids: not empty.
-        sampling: max_tokens already cut to what the context leaves, > 0.
-        draws: gives the uniform numbers of this row.
-        cancelled: asked before every step; True drops the row.
+        sampling: max_tokens is already cut to the context, > 0.
+        draws: source of this row's uniform numbers.
+        cancelled: called before every step; True drops the row.
+        token_ids: sampled so far.
+        logprobs: of token_ids, raw.
+        finish_reason: None while it runs.
+        length: tokens in the cache.
     """
 
     prompt_ids: tuple[int, ...]
@@ -45,20 +49,21 @@ class Row:
     length: int = 0
 
     def generation(self, weights_version: int) -> Generation:
-        """What was sampled."""
+        """Return what was sampled."""
         return Generation(tuple(self.token_ids), tuple(self.logprobs), self.finish_reason or "abort", weights_version)
 
 
 class Decoder:
-    """A running batch. Not thread-safe; call within no_grad and with the model in eval mode.
+    """A running batch. Not thread-safe; needs no_grad and the model in eval mode.
 
     Args:
-        model: transformers causal language model, or one wrapped by peft.
+        model: transformers causal language model, or one wrapped by PEFT.
         stop_ids: end a row; the sampled stop token is kept.
-        pad_id: any id of the vocabulary; what is computed for it is never used.
+        pad_id: any id of the vocabulary.
+        store: keys and values of prefixes.
 
     Raises:
-        ModelError: a layer does not attend to everything before it (sliding window, linear attention).
+        ModelError: a layer does not attend to all earlier tokens (sliding window, linear attention).
     """
 
     def __init__(self, model: Any, stop_ids: frozenset[int], pad_id: int, store: PrefixStore) -> None:
@@ -86,7 +91,7 @@ class Decoder:
         self._places, self._layers = [], []
 
     def admit(self, rows: Sequence[Row]) -> list[Row]:
-        """Prefill rows and draw their first token; gives back those that have ended with it."""
+        """Prefill rows and sample their first token; return those that end with it."""
         waiting: dict[tuple[int, ...], list[Row]] = {}
         for row in rows:
             waiting.setdefault(row.prompt_ids, []).append(row)
@@ -104,7 +109,7 @@ class Decoder:
         return [row for row, _ in same if row.finish_reason is not None]
 
     def step(self) -> list[Row]:
-        """One more token for every running row; gives back those that have ended."""
+        """Sample one token for every running row; return those that end."""
         self._drop_cancelled()
         if not self.running:
             return []
@@ -150,7 +155,7 @@ class Decoder:
     def _forward(
         self, ids: torch.Tensor, positions: torch.Tensor, mask: torch.Tensor, layers: list[RowLayer]
     ) -> torch.Tensor:
-        """(B, V) logits of the last position; layers are extended in place."""
+        """Return (B, V) logits of the last position; layers are extended in place."""
         output = self._model(
             input_ids=ids,
             position_ids=positions,
@@ -163,11 +168,11 @@ class Decoder:
         return logits
 
     def _prefill(self, prompts: Sequence[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[KeyValues, torch.Tensor]]:
-        """Keys and values of whole prompts, and (1, V) logits of their last position."""
+        """Return keys and values of whole prompts, and (1, V) logits of their last position."""
         done: dict[tuple[int, ...], tuple[KeyValues, torch.Tensor]] = {}
         known = {ids: self._store.longest(ids) or KeyValues(()) for ids in prompts}
         while known:
-            # Similar lengths together, and as many as fit: padding is computed too.
+            # Batch similar lengths, since padding is computed too.
             order = sorted(known, key=lambda ids: len(ids) - known[ids].length)
             width = min(len(order[0]) - known[order[0]].length, PREFILL_TOKENS)
             batch: list[tuple[int, ...]] = []
@@ -203,8 +208,7 @@ class Decoder:
         causal = torch.ones((width, width), dtype=torch.bool, device=device).tril()
         mask = visible[:, None, None, :].repeat(1, 1, width, 1)
         mask[..., past:] &= causal
-        # A padding position sees itself: with nothing to see its values would be NaN, and 0 * NaN is NaN for every
-        # other one.
+        # A padding position attends to itself; without any key its values would be NaN, and spread as 0 * NaN.
         mask[..., past:] |= torch.eye(width, dtype=torch.bool, device=device)
         if past:
             pieces = [[(known[i], past)] if known[i].length else [] for i in batch]
@@ -218,7 +222,7 @@ class Decoder:
         ]
 
     def _place(self, rows: list[tuple[Row, KeyValues]]) -> None:
-        """Give rows a place: free ones where they fit, else in a new layout of the whole batch."""
+        """Give rows free places if they fit, else lay out the whole batch anew."""
         length = self._layers[0].length if self._layers else 0
         free = [place for place, row in enumerate(self._places) if row is None]
         longest = max(row.length for row, _ in rows)
@@ -235,19 +239,17 @@ class Decoder:
 
     def _lay_out(self, added: list[tuple[Row, KeyValues]]) -> None:
         end = self._layers[0].length if self._layers else 0
-        kept = [
+        staying = [
             (row, take(self._layers, place, [(end - row.length, end)]))
             for place, row in enumerate(self._places)
             if row is not None
         ]
-        everyone = [*kept, *added]
-        length = max(row.length for row, _ in everyone)
-        self._layers = batch_layers([[(key_values, length)] for _, key_values in everyone], length, GROWTH)
-        self._places = [row for row, _ in everyone]
-        self._visible = torch.zeros(
-            (len(everyone), length + GROWTH), dtype=torch.bool, device=self._layers[0].keys.device
-        )
-        for place, (row, _) in enumerate(everyone):
+        rows = [*staying, *added]
+        length = max(row.length for row, _ in rows)
+        self._layers = batch_layers([[(key_values, length)] for _, key_values in rows], length, GROWTH)
+        self._places = [row for row, _ in rows]
+        self._visible = torch.zeros((len(rows), length + GROWTH), dtype=torch.bool, device=self._layers[0].keys.device)
+        for place, (row, _) in enumerate(rows):
             self._visible[place, length - row.length : length] = True
 
     def _release(self, places: Sequence[int]) -> None:
@@ -257,7 +259,7 @@ class Decoder:
         if running == 0:
             self._places, self._layers = [], []
         elif places and running * 2 <= len(self._places):
-            # Places that nobody takes are computed all the same: close the gaps when they are many.
+            # Empty places are computed too: close the gaps when they are many.
             self._lay_out([])
 
     def _see(self, length: int) -> None:

@@ -1,4 +1,4 @@
-"""The seam between the rollout loop and whatever generates tokens."""
+"""What every engine takes and gives: token ids in, token ids and log-probabilities out."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from codegrep.errors import InfrastructureError
 
 
 class EngineLostError(InfrastructureError):
-    """The engine cannot generate any more, or cannot be trusted; it has to be started again."""
+    """The engine cannot generate any more, or cannot be trusted; it has to be restarted."""
 
 
 class StaleWeightsError(InfrastructureError):
-    """The engine has other weights than the request asks for; it has to be given them first."""
+    """The engine has other weights than the request asks for; it has to be sent them first."""
 
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn.
+    """How tokens are sampled.
 
     Attributes:
-        max_tokens: most tokens of one generation, the stop token included.
-        temperature: 0 means greedy.
+        max_tokens: of one generation, the stop token included.
+        temperature: 0 is greedy.
         top_p: nucleus mass in (0, 1].
-        top_k: 0 means off.
+        top_k: 0 is off.
     """
 
     max_tokens: int
@@ -35,12 +35,12 @@ class Sampling:
 
 @dataclass(frozen=True)
 class GenerationRequest:
-    """One prompt, as token ids, and how to continue it.
+    """A prompt as token ids, and how to continue it.
 
     Attributes:
-        seed: None leaves the draw to the engine's generator.
-        prefix_group: requests with the same number begin alike (rollouts of one issue, turns of one rollout), so that
-            the prefix cache of one replica serves them; None where nothing is known.
+        seed: None leaves the draws to the engine's generator.
+        prefix_group: requests with the same number begin alike (rollouts of one issue), so that they go to one
+            replica's prefix cache; None if nothing is known.
     """
 
     prompt_ids: tuple[int, ...]
@@ -54,11 +54,11 @@ class Generation:
     """What was sampled.
 
     Attributes:
-        token_ids: sampled ids, the stop token included when finish_reason is "stop".
-        logprobs: raw log-probabilities (before temperature, top-p, top-k) of token_ids under the model, same length;
-            empty where the engine gives none.
-        finish_reason: "stop" (end-of-turn token), "length" (max_tokens or context reached), "abort".
-        weights_version: version of the weights that produced the tokens.
+        token_ids: sampled ids, the stop token included if finish_reason is "stop".
+        logprobs: raw log-probabilities of token_ids (before temperature, top-p, top-k), in nats; empty if the engine
+            gives none.
+        finish_reason: "stop" (end-of-turn token), "length" (max_tokens or context reached) or "abort".
+        weights_version: of the weights that sampled the tokens.
     """
 
     token_ids: tuple[int, ...]
@@ -69,12 +69,12 @@ class Generation:
 
 @runtime_checkable
 class Engine(Protocol):
-    """Generates many requests at once; raises InfrastructureError when it is lost."""
+    """Generates for many requests at once; raises InfrastructureError when it is lost."""
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Continue one prompt. Awaited concurrently by many rollouts; the engine batches as it sees fit."""
+        """Continue one prompt. Many rollouts await it concurrently; the engine batches them."""
         ...
 
     async def close(self) -> None:
-        """Free what the engine holds. Safe to call twice."""
+        """Free what the engine holds. May be called twice."""
         ...

@@ -1,8 +1,7 @@
-"""Keys and values of running and of finished sequences.
+"""Key-value caches of running and of finished sequences.
 
-`RowLayer` is one layer's cache of a batch whose rows may be put in and taken out one by one; `PrefixStore` keeps
-those of finished turns, so that the next turn of a rollout, and the other rollouts of its group, need not be computed
-from the beginning.
+`RowLayer` is one layer's cache of a batch whose rows come and go one by one. `PrefixStore` keeps the caches of finished
+turns for the next turn of a rollout and for the other rollouts of its group.
 """
 
 from __future__ import annotations
@@ -20,8 +19,7 @@ GROWTH = 128
 
 @dataclass(frozen=True)
 class KeyValues:
-    """Keys and values of one sequence: one (keys, values) pair a layer, each (heads, tokens, width), without
-    padding."""
+    """Keys and values of one sequence: a pair for each layer, each (heads, tokens, width), without padding."""
 
     layers: tuple[tuple[torch.Tensor, torch.Tensor], ...]
 
@@ -36,15 +34,14 @@ class KeyValues:
         return sum(t.numel() * t.element_size() for pair in self.layers for t in pair)
 
     def first(self, tokens: int) -> KeyValues:
-        """The first tokens; shares memory."""
+        """Return those of the first tokens; shares memory."""
         return KeyValues(tuple((k[:, :tokens], v[:, :tokens]) for k, v in self.layers))
 
 
 class RowLayer(CacheLayerMixin):  # type: ignore[misc]
-    """One layer's keys and values of a batch: (B, heads, capacity, width), of which the first `length` tokens are in
-    use.
+    """One layer's keys and values of a batch, (B, heads, capacity, width), with `length` tokens in use.
 
-    Grows in steps, so that a new token is written in place and the whole is not copied every time.
+    It grows in steps of GROWTH tokens, so that new tokens are usually written in place.
     """
 
     is_sliding = False
@@ -56,15 +53,15 @@ class RowLayer(CacheLayerMixin):  # type: ignore[misc]
         self.length = 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        """Take shapes from the first keys and values."""
+        """Take the shapes of the first keys and values."""
         self.keys = key_states.new_zeros((*key_states.shape[:2], 0, key_states.shape[3]))
         self.values = value_states.new_zeros((*value_states.shape[:2], 0, value_states.shape[3]))
         self.is_initialized = True
 
     def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: object, **kwargs: object
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_args: object, **_kwargs: object
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Append keys and values of new tokens; gives back all of them."""
+        """Append keys and values of new tokens; return all of them."""
         if not self.is_initialized:
             self.lazy_initialization(key_states, value_states)
         end = self.length + key_states.shape[2]
@@ -75,7 +72,7 @@ class RowLayer(CacheLayerMixin):  # type: ignore[misc]
         return self.keys[:, :, :end], self.values[:, :, :end]
 
     def reserve(self, tokens: int) -> None:
-        """Make room for so many tokens a row."""
+        """Make room for a number of tokens in each row."""
         missing = tokens - self.keys.shape[2]
         if missing > 0:
             more = max(missing, GROWTH)
@@ -83,29 +80,29 @@ class RowLayer(CacheLayerMixin):  # type: ignore[misc]
             self.values = torch.nn.functional.pad(self.values, (0, 0, 0, more))
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """(keys in all, offset)."""
+        """Return (number of keys, offset)."""
         return self.length + query_length, 0
 
     def get_seq_length(self) -> int:
-        """Tokens held a row, padding included."""
+        """Return the tokens of a row, padding included."""
         return self.length
 
     def get_max_length(self) -> int:
-        """No maximum."""
+        """Return that there is no maximum."""
         return -1
 
 
 def batch_layers(rows: Sequence[Sequence[tuple[KeyValues, int]]], length: int, room: int) -> list[RowLayer]:
-    """Layers of a new batch.
+    """Return the layers of a new batch.
 
     Args:
-        rows: for each row its pieces and the position that each ends at (excluded).
-        length: tokens a row, padding included; padding is zeros.
+        rows: for each row its pieces and the position at which each ends (excluded).
+        length: tokens of a row, padding with zeros included.
         room: further tokens to reserve.
     """
-    some = next(piece for row in rows for piece, _ in row)
+    first = next(piece for row in rows for piece, _ in row)
     layers = []
-    for index, (k, v) in enumerate(some.layers):
+    for index, (k, v) in enumerate(first.layers):
         layer = RowLayer()
         layer.keys = k.new_zeros((len(rows), k.shape[0], length + room, k.shape[2]))
         layer.values = v.new_zeros((len(rows), v.shape[0], length + room, v.shape[2]))
@@ -118,14 +115,14 @@ def batch_layers(rows: Sequence[Sequence[tuple[KeyValues, int]]], length: int, r
 
 
 def put(layer: RowLayer, row: int, pair: tuple[torch.Tensor, torch.Tensor], end: int) -> None:
-    """Write one sequence into a row so that it ends at `end`."""
+    """Write one sequence into a row, ending at `end`."""
     begin = end - pair[0].shape[1]
     layer.keys[row, :, begin:end] = pair[0]
     layer.values[row, :, begin:end] = pair[1]
 
 
 def take(layers: Sequence[RowLayer], row: int, spans: Sequence[tuple[int, int]]) -> KeyValues:
-    """Copy the given (begin, end) spans of a row, joined."""
+    """Copy and join the given (begin, end) spans of a row."""
     return KeyValues(
         tuple(
             (
@@ -138,7 +135,7 @@ def take(layers: Sequence[RowLayer], row: int, spans: Sequence[tuple[int, int]])
 
 
 class PrefixStore:
-    """Keys and values of sequences that may be continued, the least recently used dropped first.
+    """Keys and values of sequences that may be continued; the least recently used are dropped first.
 
     Args:
         max_bytes: memory bound; 0 keeps nothing.
@@ -153,7 +150,7 @@ class PrefixStore:
         return len(self._entries)
 
     def add(self, ids: Sequence[int], key_values: KeyValues) -> None:
-        """Keep a sequence; an entry that it continues is dropped, for it holds nothing more."""
+        """Keep a sequence, in the place of entries that it continues."""
         key = tuple(ids[: key_values.length])
         if key_values.bytes > self._max_bytes or not key:
             return
@@ -167,7 +164,7 @@ class PrefixStore:
             self._drop(next(iter(self._entries)))
 
     def longest(self, ids: Sequence[int]) -> KeyValues | None:
-        """Keys and values of the longest known beginning of a sequence, its last token left out, or None."""
+        """Return those of the longest known prefix of a sequence without its last token, or None."""
         array = np.asarray(ids[:-1], dtype=np.int64)
         best, best_key = 0, None
         for key, (known, _) in self._entries.items():
@@ -182,7 +179,7 @@ class PrefixStore:
         return self._entries[best_key][1].first(best)
 
     def clear(self) -> None:
-        """Forget everything: the weights have changed."""
+        """Drop everything."""
         self._entries.clear()
         self._held = 0
 

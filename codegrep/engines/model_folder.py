@@ -1,4 +1,4 @@
-"""A model folder: what must be in it, and how one is made without ever showing half of it."""
+"""Model folders: what must be in one, and how one is made atomically."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _LFS_POINTER = b"version https://git-lfs"
 
 
 def check_folder(folder: Path) -> None:
-    """Check that a folder holds a whole model: configuration, safetensors weights, tokenizer, chat template.
+    """Check that a folder holds a complete model: configuration, safetensors weights, tokenizer, chat template.
 
-    Reads headers only, so a model of any size is checked in milliseconds.
+    Only headers are read.
 
     Raises:
         ModelError: what is missing or broken, one line.
@@ -49,18 +49,18 @@ def check_folder(folder: Path) -> None:
 
 
 def make_once(folder: Path, name: str, make: Callable[[Path, Path], dict[str, str]]) -> Path:
-    """Make the model `name` inside `folder` once, and return where it is.
+    """Make the model `name` inside `folder` once, and return its folder.
 
-    The model is made in a temporary folder beside its place and renamed when whole; a killed process leaves no lock
-    behind and the next one clears its remains. A folder that a person put there is used as it is when it is whole.
+    The model is made in a temporary folder and renamed when complete. A complete folder that a person put there is used
+    as it is.
 
     Args:
         folder: folder of the models.
         name: name of the model's folder.
-        make: fills an empty folder (first argument); the second is `folder`. Returns what it was made from.
+        make: fills an empty folder (first argument); the second is `folder`. Returns its origin.
 
     Raises:
-        ModelError: see `check_folder`, or what `make` raises.
+        ModelError: a person's folder is incomplete, or what `make` raises.
     """
     from filelock import FileLock
 
@@ -86,7 +86,7 @@ def make_once(folder: Path, name: str, make: Callable[[Path, Path], dict[str, st
             check_folder(part)
             (part / MARKER).write_text(json.dumps({"name": name, **origin}, indent=2) + "\n", encoding="utf-8")
             _open_to_readers(part)
-            if target.exists():  # made by us once, broken since
+            if target.exists():  # made here once, broken since
                 shutil.rmtree(target)
             part.rename(target)
         finally:
@@ -96,7 +96,7 @@ def make_once(folder: Path, name: str, make: Callable[[Path, Path], dict[str, st
 
 @contextmanager
 def without_bars() -> Iterator[None]:
-    """Keep transformers' progress bars out of logs; on a terminal they stay, and the caller's setting comes back."""
+    """Within, hide transformers' progress bars unless standard error is a terminal."""
     from transformers.utils import logging
 
     hide = logging.is_progress_bar_enabled() and not sys.stderr.isatty()
@@ -116,13 +116,13 @@ def _is_whole(target: Path) -> bool:
         check_folder(target)
     except ModelError:
         if (target / MARKER).is_file():
-            return False  # ours: made again
-        raise  # a person's: never touched
+            return False  # made here: made again
+        raise  # a person's: never changed
     return True
 
 
 def _open_to_readers(folder: Path) -> None:
-    folder.chmod(0o755)  # mkdtemp and safetensors write for the owner only; a team shares the folder
+    folder.chmod(0o755)  # mkdtemp and safetensors write for the owner only
     for file in folder.iterdir():
         file.chmod(0o644)
 
@@ -131,14 +131,14 @@ def _check_weights(folder: Path) -> None:
     shards = sorted(folder.glob("*.safetensors"))
     index = folder / "model.safetensors.index.json"
     if index.is_file():
-        named = set(_json(index).get("weight_map", {}).values())
-        missing = sorted(named - {shard.name for shard in shards})
+        listed = set(_json(index).get("weight_map", {}).values())
+        missing = sorted(listed - {shard.name for shard in shards})
         if missing:
             raise ModelError(
-                f"model folder {folder} lacks {len(missing)} of {len(named)} weight files, {missing[0]} among them",
+                f"model folder {folder} lacks {len(missing)} of {len(listed)} weight files, {missing[0]} among them",
                 "Fetch the model again",
             )
-        shards = [shard for shard in shards if shard.name in named]
+        shards = [shard for shard in shards if shard.name in listed]
     else:
         shards = [shard for shard in shards if shard.name == "model.safetensors"]
     if not shards:
@@ -157,7 +157,7 @@ def _check_weights(folder: Path) -> None:
 
 
 def _check_safetensors(file: Path) -> None:
-    """A safetensors file is: header length (8 bytes, little endian), JSON header, tensors; its size follows."""
+    """Check the size of a safetensors file: header length (8 bytes, little endian), JSON header, tensors."""
     size = file.stat().st_size
     with file.open("rb") as stream:
         start = stream.read(8)
@@ -170,11 +170,11 @@ def _check_safetensors(file: Path) -> None:
                 raise ValueError
             header = json.loads(stream.read(length))
             ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
-            wanted = 8 + length + max(ends, default=0)
+            expected = 8 + length + max(ends, default=0)
         except (ValueError, TypeError, KeyError, IndexError, AttributeError):
             raise ModelError(f"{file} is not a safetensors file, or is cut short", "Fetch the model again") from None
-    if size != wanted:
-        raise ModelError(f"{file} has {size} bytes instead of {wanted}", "Fetch the model again")
+    if size != expected:
+        raise ModelError(f"{file} has {size} bytes instead of {expected}", "Fetch the model again")
 
 
 def _has_chat_template(folder: Path) -> bool:
@@ -186,9 +186,9 @@ def _has_chat_template(folder: Path) -> bool:
 
 def _json(file: Path) -> dict[str, Any]:
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        content = json.loads(file.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ModelError(f"{file} cannot be read as JSON", "Fetch or save the model again") from error
-    if not isinstance(found, dict):
+    if not isinstance(content, dict):
         raise ModelError(f"{file} does not hold a JSON object", "Fetch or save the model again")
-    return found
+    return content

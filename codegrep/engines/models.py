@@ -1,6 +1,6 @@
-"""Where a model comes from: made on this machine, a local folder, or a hub; in the end always a checked local folder.
+"""Models made on this machine, in a local folder or on a hub, as a checked local folder.
 
-torch and transformers are imported inside the functions that need them, never with this module.
+Importing this module imports neither torch nor transformers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 PROVIDED_PREFIX = "provided:"
 PROVIDED = {smollm2.NAME: smollm2.make, nano.NAME: nano.make}
-"""Models that are made on this machine: name -> function that fills an empty folder (target, folder of the models)."""
+"""Models that are made on this machine: name -> function (empty folder to fill, folder of the models)."""
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt"]
@@ -28,30 +28,30 @@ _HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "vo
 
 @dataclass(frozen=True)
 class PolicyFiles:
-    """A model to run. adapter: LoRA folder on top of `model`, or None."""
+    """A model to run. adapter: folder of a LoRA adapter on top of `model`, or None."""
 
     model: Path
     adapter: Path | None = None
 
 
 def models_folder() -> Path:
-    """Folder that provided models are kept in: $CODEGREP_MODELS, or models/ under the working directory."""
+    """Return the folder of provided models: $CODEGREP_MODELS, or models/ under the working directory."""
     return Path(os.environ.get("CODEGREP_MODELS") or "models").expanduser().absolute()
 
 
 def provide(path: str, folder: Path | None = None, *, revision: str | None = None) -> Path:
-    """Bring a model onto this machine and check that it can be used. Safe to call twice and from several processes.
+    """Bring a model onto this machine and check it. May be called twice and from several processes.
 
     Args:
         path: "provided:NAME", a local folder, or a hub id ("owner/name").
-        folder: where provided models are kept; default `models_folder()`.
+        folder: of provided models; default `models_folder()`.
         revision: hub revision (branch, tag or commit); for a hub id only.
 
     Returns:
         Absolute folder with config, safetensors weights and a tokenizer with a chat template.
 
     Raises:
-        ModelError: no such model, a folder that lacks something, or an index or hub that cannot be reached.
+        ModelError: no such model, an incomplete folder, or an index or hub that cannot be reached.
         DiskError: too little space to make a provided model.
     """
     if path.startswith(PROVIDED_PREFIX):
@@ -93,11 +93,11 @@ def load_model(folder: Path, dtype: str) -> PreTrainedModel:
     """Load the weights of a folder that `provide` returned, on the CPU, in evaluation mode.
 
     Args:
-        folder: see `provide`.
+        folder: the model's.
         dtype: "bfloat16" or "float32".
 
     Raises:
-        ModelError: the weights do not load, do not fill the architecture, or the model needs code of its own.
+        ModelError: the weights do not load or are incomplete, or the model needs code of its own.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -115,14 +115,14 @@ def load_model(folder: Path, dtype: str) -> PreTrainedModel:
                 use_safetensors=True,
                 output_loading_info=True,
             )
-    except Exception as error:  # as above
+    except Exception as error:  # likewise
         fix = ""
         if "trust_remote_code" in str(error):
             fix = "The model needs code of its own, which is never run: choose a model that transformers has built in"
         raise ModelError(f"model folder {folder} does not load: {_first_line(error)}", fix) from error
     model: PreTrainedModel = loaded[0]
     report: dict[str, Any] = loaded[1]
-    if report["missing_keys"]:  # transformers fills them with random numbers and goes on
+    if report["missing_keys"]:  # transformers fills them with random numbers
         missing = sorted(report["missing_keys"])
         raise ModelError(
             f"the weights of model folder {folder} lack {len(missing)} tensors, {missing[0]} among them",
@@ -152,7 +152,7 @@ def _from_hub(hub_id: str, revision: str | None) -> Path:
 
     by_hand = "Set model.path to a local folder, or use model=smollm2_135m, which needs a package index only"
     try:
-        found = snapshot_download(hub_id, revision=revision, allow_patterns=_HUB_FILES)
+        snapshot = snapshot_download(hub_id, revision=revision, allow_patterns=_HUB_FILES)
     except GatedRepoError as error:
         raise ModelError(
             f"model {hub_id} is gated on the hub", "Accept its terms there, log in with `hf auth login`, and run again"
@@ -167,7 +167,7 @@ def _from_hub(hub_id: str, revision: str | None) -> Path:
         raise ModelError(
             f"there is no model folder {hub_id} here, and the model hub cannot be reached for model {hub_id}", by_hand
         ) from error
-    folder = Path(found)
+    folder = Path(snapshot)
     check_folder(folder)
     return folder
 

@@ -1,7 +1,6 @@
-"""A model for tests, made on the spot: two Llama layers, about 100,000 random parameters, 512 tokens, ChatML.
+"""An untrained model for tests: two Llama layers, about 100,000 random parameters, 512 tokens, ChatML.
 
-The same seed gives the same bytes, so that tests can rely on it. It has a real tokenizer and a real architecture and
-goes through every path that a real model takes, in milliseconds; it has learned nothing.
+It has a real tokenizer and architecture, so it takes every path that a real model takes. Its bytes are reproducible.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ def make(target: Path, _models: Path) -> dict[str, str]:
     """Write the model into the empty folder `target`.
 
     Returns:
-        What it was made from, for the folder's marker.
+        Its origin, for the folder's marker.
     """
     import torch
     import transformers
@@ -61,7 +60,7 @@ def make(target: Path, _models: Path) -> dict[str, str]:
         eos_token_id=SPECIAL_TOKENS.index(end),
         pad_token_id=SPECIAL_TOKENS.index(padding),
     )
-    with torch.random.fork_rng(devices=[]):  # the caller's random state stays as it was
+    with torch.random.fork_rng(devices=[]):  # keeps the caller's random state
         torch.manual_seed(SEED)
         model = LlamaForCausalLM(config)
     model.save_pretrained(target)
@@ -77,7 +76,7 @@ def _train_tokenizer() -> Tokenizer:
     trainer = trainers.BpeTrainer(
         vocab_size=VOCABULARY,
         special_tokens=list(SPECIAL_TOKENS),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),  # every byte has a token: nothing is unknown
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),  # no byte is unknown
         show_progress=False,
     )
     tokenizer.train_from_iterator(_text(), trainer)
@@ -85,7 +84,7 @@ def _train_tokenizer() -> Tokenizer:
 
 
 def _text() -> list[str]:
-    """Lines in the manner of what the agent reads and writes, made from a few word lists."""
+    """Return lines like those that the agent reads and writes, from a few word lists."""
     verbs = ("read", "write", "parse", "render", "load", "store", "check", "compare", "split", "merge")
     nouns = ("config", "table", "request", "session", "token", "path", "matrix", "index", "figure", "response")
     folders = ("src", "lib", "core", "tests", "io", "api")

@@ -1,8 +1,6 @@
-"""Any endpoint that speaks the chat-completions protocol: text in, text out.
+"""An endpoint that speaks the chat-completions protocol, for evaluation: text in, text out.
 
-For judges, teachers and evaluation. Such an endpoint gives neither the ids of the tokens that it sampled nor ids that
-could be put together with our own, so nothing that it says can be trained on: `generate`, the seam of training,
-refuses.
+It does not give the ids of the tokens that it sampled, so it cannot be trained on: `generate` refuses.
 """
 
 from __future__ import annotations
@@ -27,25 +25,17 @@ _FINISHED = {"stop": "stop", "length": "length", "tool_calls": "stop", "function
 
 @dataclass(frozen=True)
 class Reply:
-    """What an endpoint said.
-
-    Attributes:
-        text: of the assistant message.
-        finish_reason: "stop", "length", or what the endpoint calls it.
-        prompt_tokens, completion_tokens: as the endpoint counted them; 0 where it does not say.
-    """
+    """An assistant message. finish_reason: "stop", "length", or what the endpoint calls it."""
 
     text: str
     finish_reason: str
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
 
 
 class OpenAIEngine:
-    """Client of one model behind one endpoint. Answers of 429 and 5xx, and lost connections, are asked again.
+    """Client of one model behind one endpoint. Requests are repeated after 429, 5xx and lost connections.
 
     Raises:
-        ConfigError: the variable that should hold the key is empty.
+        ConfigError: the environment variable of the key is empty.
     """
 
     def __init__(self, config: OpenAIConfig, transport: httpx2.AsyncBaseTransport | None = None) -> None:
@@ -64,8 +54,8 @@ class OpenAIEngine:
         self._client: httpx2.AsyncClient | None = None
         self._slots = asyncio.Semaphore(config.parallel)
 
-    async def generate(self, request: GenerationRequest) -> Generation:
-        """Refuses: see the module.
+    async def generate(self, _request: GenerationRequest) -> Generation:
+        """Refuse to generate tokens.
 
         Raises:
             ConfigError: always.
@@ -81,17 +71,16 @@ class OpenAIEngine:
         sampling: Sampling,
         *,
         seed: int | None = None,
-        response_format: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """One assistant message.
+        """Return one assistant message.
 
         Args:
             messages: role and content each.
-            sampling: top_k is left out where it is 0, since not every endpoint knows it.
-            response_format: as the protocol has it, e.g. a JSON schema.
+            sampling: top_k is left out if it is 0, for not every endpoint knows it.
+            seed: None sends none.
 
         Raises:
-            InfrastructureError: no answer after all attempts, or one that cannot be read.
+            InfrastructureError: no answer after all attempts, or a malformed one.
             ConfigError: the endpoint refuses the request itself (key, model, parameters).
         """
         body: dict[str, Any] = {
@@ -105,61 +94,53 @@ class OpenAIEngine:
             body["top_k"] = sampling.top_k
         if seed is not None:
             body["seed"] = seed % 2**31
-        if response_format is not None:
-            body["response_format"] = dict(response_format)
         async with self._slots:
             return _reply(await self._post(body))
 
     async def close(self) -> None:
-        """See Engine."""
+        """Close the connections."""
         client, self._client = self._client, None
         if client is not None:
             await client.aclose()
 
     async def _post(self, body: Mapping[str, Any]) -> Any:
-        if self._client is None:  # here, so that it belongs to the loop that uses it
+        if self._client is None:  # made here, for it belongs to the running event loop
             self._client = httpx2.AsyncClient(
                 headers=self._headers, timeout=self._config.seconds, transport=self._transport
             )
         url = f"{self._config.url.rstrip('/')}/chat/completions"
-        said = ""
+        problem = ""
         for attempt in range(self._config.attempts):
             if attempt:
-                await asyncio.sleep(_pause(attempt, said))
+                await asyncio.sleep(_pause(attempt, problem))
             try:
                 response = await self._client.post(url, json=body)
             except httpx2.HTTPError as error:
-                said = f"{type(error).__name__} {error}".strip()
+                problem = f"{type(error).__name__} {error}".strip()
                 continue
             if response.status_code == 200:
                 try:
                     return response.json()
                 except ValueError:
-                    said = "an answer that is no JSON"
+                    problem = "an answer that is no JSON"
                     continue
-            said = f"status {response.status_code}: {response.text[:200]}"
+            problem = f"status {response.status_code}: {response.text[:200]}"
             if response.status_code not in _AGAIN:
-                raise ConfigError(f"{url} refuses the request ({said})", "Check engine.openai: url, model, key")
-        raise InfrastructureError(f"{url} gave no answer in {self._config.attempts} attempts (last: {said})")
+                raise ConfigError(f"{url} refuses the request ({problem})", "Check engine.openai: url, model, key")
+        raise InfrastructureError(f"{url} gave no answer in {self._config.attempts} attempts (last: {problem})")
 
 
 def _reply(answer: Any) -> Reply:
     try:
         choice = answer["choices"][0]
         text = choice["message"]["content"] or ""
-        usage = answer.get("usage") or {}
         reason = str(choice.get("finish_reason") or "stop")
-        return Reply(
-            str(text),
-            _FINISHED.get(reason, reason),
-            int(usage.get("prompt_tokens") or 0),
-            int(usage.get("completion_tokens") or 0),
-        )
+        return Reply(str(text), _FINISHED.get(reason, reason))
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
         raise InfrastructureError(f"the endpoint's answer cannot be read ({type(error).__name__}: {error})") from error
 
 
-def _pause(attempt: int, said: str) -> float:
-    """Exponential, with jitter so that many clients do not come back together; longer where there were too many."""
-    base = 1.0 if "status 429" in said else 0.25
+def _pause(attempt: int, problem: str) -> float:
+    """Return the seconds before an attempt: exponential with jitter, longer after 429."""
+    base = 1.0 if "status 429" in problem else 0.25
     return min(_LONGEST_PAUSE, base * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)

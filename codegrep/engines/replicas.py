@@ -1,4 +1,4 @@
-"""Several engine actors behind the interface of one engine: routing, retries, restarts, and the adapter for all."""
+"""Several engine actors behind the interface of one engine: routing, retries, restarts, weight sync."""
 
 from __future__ import annotations
 
@@ -18,19 +18,18 @@ if TYPE_CHECKING:  # it imports torch, and the driver may have nothing to do
 
 log = logging.getLogger(__name__)
 
-# Rollouts of one issue begin alike: they go to one replica, whose prefix cache knows them, unless it has this much more
-# to do than the idlest.
+# Requests of one prefix group go to one replica, unless it has this many more requests than the idlest.
 _SLACK = 8
 _PAUSE = 0.5
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long and how often.
+    """Timeouts and attempts.
 
     Attributes:
-        start_seconds: longest start of a replica. request_seconds: longest answer, sync included; then it counts as
-            hanging and is restarted.
+        start_seconds: longest start of a replica.
+        request_seconds: longest answer, sync included; after that the replica counts as hanging and is restarted.
         attempts: of one request.
     """
 
@@ -41,7 +40,7 @@ class RetryPolicy:
 
 @dataclass(eq=False)
 class _Replica:
-    """What is known of one actor. epoch: counts its restarts, so that many failed requests restart it once."""
+    """State of one actor. epoch: counts its restarts, so that many failed requests restart it once."""
 
     handle: Any
     number: int
@@ -52,10 +51,10 @@ class _Replica:
 
 
 class RemoteEngine:
-    """Engine over replicas. Can be sent to other Ray workers; each copy belongs to the event loop that uses it.
+    """Engine over replicas; picklable, each copy belongs to the event loop that uses it.
 
-    A replica that dies, hangs or answers garbage is restarted by Ray and given the adapter again before it is asked
-    anything else; its requests are asked again, with the same seed, so that nothing is drawn twice.
+    A replica that dies, hangs or gives malformed output is restarted by Ray and sent the adapter again. Its requests
+    are repeated with the same seed.
 
     Attributes:
         counts: "retries", "restarts", "syncs" so far.
@@ -74,7 +73,7 @@ class RemoteEngine:
         self.weights_version = 0
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, ([r.handle for r in self._replicas], self._patience, self._package)
+        return _rebuild, ([r.handle for r in self._replicas], self._patience, self._package)
 
     async def start(self) -> None:
         """Wait until every replica answers.
@@ -86,10 +85,10 @@ class RemoteEngine:
         await asyncio.gather(*(self._make_ready(replica) for replica in self._replicas))
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """See Engine.generate.
+        """Continue one prompt.
 
         Raises:
-            InfrastructureError: no replica gave an answer, after all attempts.
+            InfrastructureError: all attempts failed.
         """
         failure: CodegrepError | None = None
         tried: list[_Replica] = []
@@ -103,7 +102,7 @@ class RemoteEngine:
                 await self._make_ready(replica)
                 epoch = replica.epoch
                 work = replica.handle.generate.remote(request, self._sha256)
-                return _plausible(await _answer(work, self._patience.request_seconds))
+                return _checked(await _answer(work, self._patience.request_seconds))
             except StaleWeightsError as error:
                 failure, replica.ready = error, False
             except _GoneError as error:
@@ -117,10 +116,10 @@ class RemoteEngine:
         raise InfrastructureError(f"{self._patience.attempts} attempts of a generation failed, the last one: {failure}")
 
     async def sync(self, package: AdapterPackage) -> list[AdapterReceipt]:
-        """Give every replica the trainer's adapter, and compare checksums on both sides.
+        """Send every replica the trainer's adapter, and compare checksums.
 
         Returns:
-            One receipt a replica.
+            One receipt for each replica.
 
         Raises:
             InfrastructureError: a replica does not have the weights afterwards, or cannot be reached.
@@ -145,20 +144,15 @@ class RemoteEngine:
         return [receipt for receipt in receipts if receipt is not None]
 
     async def sleep(self) -> None:
-        """Let every replica give its memory to the trainer. A dead one has given it already."""
+        """Let every replica free its memory for the trainer."""
         await asyncio.gather(*(self._tell(replica, "sleep") for replica in self._replicas))
 
     async def wake(self) -> None:
         """Undo `sleep`."""
         await asyncio.gather(*(self._tell(replica, "wake") for replica in self._replicas))
 
-    async def stats(self) -> list[dict[str, float]]:
-        """Counters of every replica."""
-        seconds = self._patience.request_seconds
-        return [await _answer(replica.handle.stats.remote(), seconds) for replica in self._replicas]
-
     async def close(self) -> None:
-        """Nothing: replicas outlive the workers that use them. Their owner calls `end`."""
+        """Do nothing: replicas outlive the workers that use them, and their owner calls `end`."""
 
     def end(self) -> None:
         """End the actors and their processes."""
@@ -177,7 +171,7 @@ class RemoteEngine:
         return home if home.outstanding <= idlest.outstanding + _SLACK else idlest
 
     async def _make_ready(self, replica: _Replica) -> AdapterReceipt | None:
-        """Start the replica if it is not started, and give it the adapter."""
+        """Start the replica if it is not ready, and send it the adapter."""
         async with replica.lock:
             if replica.ready:
                 return None
@@ -186,7 +180,7 @@ class RemoteEngine:
                 left = deadline - time.monotonic()
                 try:
                     await _answer(replica.handle.start.remote(), max(left, 1.0))
-                    receipt = await self._give_adapter(replica)
+                    receipt = await self._send_adapter(replica)
                     break
                 except EngineLostError as error:
                     if left <= 0:
@@ -194,13 +188,13 @@ class RemoteEngine:
                         raise InfrastructureError(
                             f"engine replica {replica.number} did not start in {seconds:.0f} s ({error})"
                         ) from None
-                    if not isinstance(error, _GoneError):  # the actor lives, and what it has started does not
+                    if not isinstance(error, _GoneError):  # the actor lives, but its engine does not
                         self._restart(replica, replica.epoch, str(error))
                     await asyncio.sleep(_PAUSE)
             replica.ready = True
             return receipt
 
-    async def _give_adapter(self, replica: _Replica) -> AdapterReceipt | None:
+    async def _send_adapter(self, replica: _Replica) -> AdapterReceipt | None:
         if self._package is None:
             return None
         import ray
@@ -215,7 +209,7 @@ class RemoteEngine:
         return receipt
 
     def _note_loss(self, replica: _Replica, epoch: int, why: str) -> bool:
-        """A replica has to be made ready again; False where another request has noted it."""
+        """Mark a replica as not ready; return False if another request has done so."""
         if replica.epoch != epoch:
             return False
         replica.epoch += 1
@@ -230,7 +224,7 @@ class RemoteEngine:
         if self._note_loss(replica, epoch, why):
             try:
                 ray.kill(replica.handle, no_restart=False)
-            except (ValueError, ray.exceptions.RayError):  # it is dead already: Ray is at it
+            except (ValueError, ray.exceptions.RayError):  # it is dead already, and Ray restarts it
                 log.debug("replica %d was gone", replica.number)
 
     async def _tell(self, replica: _Replica, method: str) -> None:
@@ -241,10 +235,10 @@ class RemoteEngine:
 
 
 class _GoneError(EngineLostError):
-    """The actor died; Ray is starting it again."""
+    """The actor died; Ray restarts it."""
 
 
-def _again(handles: Sequence[Any], patience: RetryPolicy, package: AdapterPackage | None) -> RemoteEngine:
+def _rebuild(handles: Sequence[Any], patience: RetryPolicy, package: AdapterPackage | None) -> RemoteEngine:
     engine = RemoteEngine(handles, patience)
     if package is not None:
         engine._package, engine._sha256, engine.weights_version = package, package.sha256, package.version
@@ -252,11 +246,11 @@ def _again(handles: Sequence[Any], patience: RetryPolicy, package: AdapterPackag
 
 
 async def _answer(work: Any, seconds: float) -> Any:
-    """What an actor answers, with its errors as ours.
+    """Await an actor's answer.
 
     Raises:
         EngineLostError: the actor is gone, or silent for `seconds`.
-        CodegrepError: what it raised.
+        CodegrepError: what the actor raised.
     """
     import ray
     from ray.exceptions import RayActorError, RayError, RayTaskError
@@ -283,8 +277,8 @@ async def _answer(work: Any, seconds: float) -> Any:
         raise EngineLostError(f"an engine replica cannot be asked ({_first_line(error)})") from None
 
 
-def _plausible(generation: Any) -> Generation:
-    """An answer that is none must not end as a bad rollout."""
+def _checked(generation: Any) -> Generation:
+    """Reject malformed engine output so that it is retried, not scored."""
     if not isinstance(generation, Generation):
         raise EngineLostError(f"an engine replica answered with {type(generation).__name__}")
     if generation.finish_reason == "abort":

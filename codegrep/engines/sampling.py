@@ -1,8 +1,7 @@
-"""Draw next tokens for rows with different settings, and their raw log-probabilities.
+"""Sample next tokens for rows with different settings, with raw log-probabilities.
 
-Order of the filters as in the usual engines: temperature, then top-k, then top-p over what is left. Raw means under
-the model's own distribution, before all three: that is what a policy ratio needs (a processed log-probability makes
-it meaningless).
+Filters apply in the usual order: temperature, top-k, then top-p over what is left. Raw log-probabilities are taken
+before all three, as a policy ratio needs them.
 """
 
 from __future__ import annotations
@@ -14,31 +13,30 @@ import torch
 from codegrep.engines.engine import Sampling
 from codegrep.errors import InfrastructureError
 
-# A nucleus is looked for among so many tokens first; sorting the whole vocabulary at every step is what makes top-p
-# slow.
+# The nucleus is looked for among this many tokens first: sorting the whole vocabulary makes top-p slow.
 NUCLEUS_WINDOW = 512
 
 
 def draw(
     logits: torch.Tensor, samplings: Sequence[Sampling], uniforms: Sequence[float]
 ) -> tuple[list[int], list[float]]:
-    """One token a row.
+    """Sample one token for each row.
 
     Args:
         logits: (B, V), any float dtype.
-        samplings: B settings; max_tokens plays no part.
-        uniforms: B numbers in [0, 1), one a row: the same number gives the same token whatever else is in the batch.
+        samplings: B settings; max_tokens is not used.
+        uniforms: B numbers in [0, 1); the same number gives the same token whatever else is in the batch.
 
     Returns:
-        B ids and B raw log-probabilities (natural logarithm).
+        B ids and B raw log-probabilities in nats.
 
     Raises:
-        InfrastructureError: the model gave NaN or infinity.
+        InfrastructureError: the logits hold NaN or infinity.
     """
     logits = logits.float()
     normaliser = torch.logsumexp(logits, dim=-1)
     if not bool(torch.isfinite(normaliser).all()):
-        raise InfrastructureError("the model's logits are not finite", "look at the weights and the dtype")
+        raise InfrastructureError("the model's logits are not finite", "Check the weights and the dtype")
     ids = logits.argmax(dim=-1)
     groups: dict[tuple[bool, bool], list[int]] = {}
     for row, sampling in enumerate(samplings):
@@ -72,26 +70,26 @@ def _draw_nucleus(scaled: torch.Tensor, settings: Sequence[Sampling], points: to
     total = torch.logsumexp(scaled, dim=-1, keepdim=True)
     values, order = scaled.topk(min(NUCLEUS_WINDOW, scaled.shape[-1]), dim=-1)
     probabilities = torch.exp(values - total)
-    wanted = scaled.new_tensor([s.top_p for s in settings])
-    if bool((probabilities.sum(dim=-1) < wanted).any()):
+    mass = scaled.new_tensor([s.top_p for s in settings])
+    if bool((probabilities.sum(dim=-1) < mass).any()):
         values, order = scaled.sort(dim=-1, descending=True)
         probabilities = torch.exp(values - total)
     return order.gather(1, _invert(_nucleus(probabilities, settings), points)[:, None])[:, 0]
 
 
 def _nucleus(probabilities: torch.Tensor, settings: Sequence[Sampling]) -> torch.Tensor:
-    """Zero what lies behind the smallest set that reaches top_p; the first token always stays."""
-    wanted = probabilities.new_tensor([s.top_p for s in settings])[:, None]
+    """Set probabilities outside the smallest set that reaches top_p to 0; the first token always stays."""
+    mass = probabilities.new_tensor([s.top_p for s in settings])[:, None]
     before = probabilities.cumsum(dim=-1) - probabilities
-    dropped = (before >= wanted) & (wanted < 1)
+    dropped = (before >= mass) & (mass < 1)
     dropped[:, 0] = False
     return probabilities.masked_fill(dropped, 0.0)
 
 
 def _invert(probabilities: torch.Tensor, points: torch.Tensor) -> torch.Tensor:
-    """Indices at which the cumulative distribution passes `points` of its total."""
+    """Return the indices at which the cumulative distribution passes `points` of its total."""
     cumulative = probabilities.double().cumsum(dim=-1)
     # right=True steps over tokens of probability 0, whose cumulative value equals that of the token before them
-    found = torch.searchsorted(cumulative, points * cumulative[:, -1:], right=True)[:, 0]
+    index = torch.searchsorted(cumulative, points * cumulative[:, -1:], right=True)[:, 0]
     last = (probabilities > 0).int().cumsum(dim=-1).argmax(dim=-1)
-    return torch.minimum(found, last)
+    return torch.minimum(index, last)

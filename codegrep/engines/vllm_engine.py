@@ -1,6 +1,6 @@
 """Generation with vLLM: continuous batching, prefix caching, one LoRA slot that is refilled in place.
 
-Usable without Ray; `codegrep.engines.actor` puts it into actors. vLLM is imported when an engine starts.
+`codegrep.engines.actor` puts it into Ray actors. vLLM is imported when an engine starts.
 """
 
 from __future__ import annotations
@@ -22,19 +22,18 @@ from codegrep.engines.engine import EngineLostError, Generation, GenerationReque
 from codegrep.engines.vllm_arguments import VLLMSpec, engine_arguments, environment
 from codegrep.errors import ConfigError, InfrastructureError, ModelError
 
-_OPEN_FILES = Path("/proc/self/fd")
-# What vLLM says of processes that a signal has ended before they were up. A crash of its own has other numbers, or none
-# when it asks before the system knows: the next start will tell.
+# vLLM's message about processes that a signal ended before they were up. After a crash of its own the exit code is
+# another one, or is not known yet; then the next start tells.
 _KILLED = re.compile(r"Failed core proc\(s\): \{(?:\}|[^}]*: -(?:9|15)\b)")
 _SLOT = 1  # vLLM counts adapters from 1
 _INSTALL = "Run make cpu-engine (on GPUs: pip install 'codegrep[gpu-engine]'), or use engine=transformers"
 
 
 class VLLMEngine:
-    """Engine over vllm.AsyncLLM. Belongs to the event loop it was started in.
+    """Engine over vllm.AsyncLLM; belongs to the event loop it was started in.
 
-    With a seed, or at temperature 0, the same request gives the same tokens under the same weights but for rounding:
-    other sequences of a batch change the last bits of the logits.
+    With a seed, or at temperature 0, a request gives the same tokens under the same weights but for rounding: other
+    sequences of a batch change the last bits of the logits.
 
     Attributes:
         weights_version: of the adapter in the slot; 0 before the first.
@@ -70,11 +69,11 @@ class VLLMEngine:
         except ImportError as error:
             raise ConfigError(f"vLLM is installed and does not import ({_first_line(error)})", _INSTALL) from error
         try:
-            made = AsyncEngineArgs(**arguments)
+            checked = AsyncEngineArgs(**arguments)
         except (TypeError, ValueError) as error:
-            raise ConfigError(f"vLLM refuses engine.vllm: {_first_line(error)}", "See engine.vllm.extra") from error
+            raise ConfigError(f"vLLM refuses engine.vllm: {_first_line(error)}", "Check engine.vllm.extra") from error
         try:
-            llm = AsyncLLM.from_engine_args(made)
+            llm = AsyncLLM.from_engine_args(checked)
         except Exception as error:  # the library raises many types for what is wrong with model, memory or device
             if _KILLED.search(str(error)):
                 raise EngineLostError("vLLM's process was killed while it started (out of memory?)") from error
@@ -94,7 +93,7 @@ class VLLMEngine:
         """Continue one prompt. Cancelling frees its place in the batch.
 
         Raises:
-            EngineLostError: the engine's processes are gone, or it answers what no model can say.
+            EngineLostError: the engine's processes are gone, or its output is malformed.
             InfrastructureError: the engine is closed, or refuses the request.
         """
         if not request.prompt_ids:
@@ -113,10 +112,10 @@ class VLLMEngine:
                 self._idle.notify_all()
 
     async def load_adapter(self, package: AdapterPackage) -> AdapterReceipt:
-        """Put an adapter into the slot; waits for running requests, and lets new ones wait.
+        """Put an adapter into the slot, after running requests and before new ones.
 
         Returns:
-            What the engine's workers hold now, read from where they multiply with it.
+            What the engine's workers now hold in the buffers that they multiply with.
 
         Raises:
             EngineLostError: the engine's processes are gone.
@@ -131,29 +130,29 @@ class VLLMEngine:
         try:
             folder = self._adapters / f"{package.version}-{package.sha256[:16]}"
             await asyncio.to_thread(package.write, folder)
-            # The name is part of the key of vLLM's prefix cache: with a new one, nothing of older weights is found.
+            # vLLM's prefix cache looks blocks up by the adapter's name, so a new version needs a new name.
             name = f"policy-{folder.name}"
             await self._ask(self._llm.add_lora(LoRARequest(name, _SLOT, str(folder), load_inplace=True)))
-            found = await self._ask(self._llm.collective_rpc("read_adapter", args=(_SLOT,)))
-            # Without load_inplace: with it, vLLM would read the folder again for every token.
+            workers = await self._ask(self._llm.collective_rpc("read_adapter", args=(_SLOT,)))
+            # With load_inplace on requests vLLM would read the folder again for every token.
             self._adapter = LoRARequest(name, _SLOT, str(folder))
             self.weights_version = package.version
-            self._forget_others(folder)
+            self._remove_others(folder)
         finally:
             async with self._idle:
                 self._exclusive = False
                 self._idle.notify_all()
-        factors = {worker["factors"] for worker in found}
+        factors = {worker["factors"] for worker in workers}
         return AdapterReceipt(
             version=package.version,
             sha256=package.sha256,
             factors_sha256=factors.pop() if len(factors) == 1 else "workers differ",
-            dtype=found[0]["dtype"] or self._spec.dtype,
-            slots=max(worker["held"] for worker in found),
+            dtype=workers[0]["dtype"] or self._spec.dtype,
+            slots=max(worker["held"] for worker in workers),
         )
 
     async def sleep(self) -> None:
-        """Give the GPU's memory to the trainer: weights go to the host's memory, keys and values are dropped."""
+        """Free GPU memory for the trainer: weights move to host memory, keys and values are dropped."""
         if self._spec.vllm.sleep:
             await self._ask(self._llm.sleep(level=1))
 
@@ -163,21 +162,11 @@ class VLLMEngine:
             await self._ask(self._llm.wake_up())
 
     async def forget_prefixes(self) -> None:
-        """Empty the prefix cache, for measurements: a prompt is computed anew."""
+        """Empty the prefix cache, for measurements."""
         await self._ask(self._llm.reset_prefix_cache())
 
-    async def stats(self) -> dict[str, float]:
-        """What must not grow: requests that run, adapters held, folders of adapters, open files of this process."""
-        held = await self._ask(self._llm.list_loras())
-        return {
-            "active": float(self._active),
-            "adapters": float(len(held)),
-            "adapter_folders": float(len(list(self._adapters.iterdir()))),
-            "open_files": float(sum(1 for _ in _OPEN_FILES.iterdir())) if _OPEN_FILES.is_dir() else 0.0,
-        }
-
     async def close(self) -> None:
-        """End the engine's processes. Safe to call twice."""
+        """End the engine's processes. May be called twice."""
         if self._closed:
             return
         self._closed = True
@@ -209,7 +198,7 @@ class VLLMEngine:
         try:
             outputs = [output async for output in stream]
         except Exception as error:
-            raise self._as_ours(error) from error
+            raise self._translated(error) from error
         if not outputs or not outputs[-1].outputs:
             raise EngineLostError("vLLM ended a request without an answer")
         return self._checked(outputs[-1].outputs[0], version)
@@ -219,10 +208,10 @@ class VLLMEngine:
         logprobs = tuple(float(entry[token].logprob) for token, entry in zip(ids, output.logprobs or (), strict=False))
         reason: Literal["stop", "length", "abort"] = "abort"
         if output.finish_reason in ("stop", "length"):
-            # "length" too where the last token that there was room for ended the turn.
+            # vLLM says "length" also if the last token that fitted ended the turn.
             reason = "stop" if ids and ids[-1] in self._spec.stop_ids else "length"
         if len(logprobs) != len(ids) or not all(map(math.isfinite, logprobs)):
-            raise EngineLostError("vLLM gave log-probabilities that are none, or not one a token")
+            raise EngineLostError("vLLM gave log-probabilities that are not finite, or not one a token")
         if any(not 0 <= token < self._spec.vocabulary for token in ids):
             raise EngineLostError("vLLM gave tokens that are not in the vocabulary")
         return Generation(ids, logprobs, reason, version)
@@ -231,24 +220,28 @@ class VLLMEngine:
         try:
             return await work
         except Exception as error:
-            raise self._as_ours(error) from error
+            raise self._translated(error) from error
 
-    def _as_ours(self, error: Exception) -> Exception:
+    def _translated(self, error: Exception) -> Exception:
         if isinstance(error, InfrastructureError):
             return error
-        said = f"{type(error).__name__}: {_first_line(error)}"
+        message = f"{type(error).__name__}: {_first_line(error)}"
         if self._llm.errored or type(error).__name__ == "EngineDeadError":
-            return EngineLostError(f"vLLM's engine process is gone ({said})")
-        return InfrastructureError(f"vLLM refuses a request ({said})")
+            return EngineLostError(f"vLLM's engine process is gone ({message})")
+        return InfrastructureError(f"vLLM refuses a request ({message})")
 
-    def _forget_others(self, kept: Path) -> None:
+    def _remove_others(self, current: Path) -> None:
         for folder in self._adapters.iterdir():
-            if folder != kept:
+            if folder != current:
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def need_vllm() -> None:
-    """Raises ConfigError where vLLM is not installed. Quick: nothing is imported."""
+    """Check that vLLM is installed, without importing it.
+
+    Raises:
+        ConfigError: it is not.
+    """
     if importlib.util.find_spec("vllm") is None:
         raise ConfigError("engine=vllm needs vLLM, which is not installed here", _INSTALL)
 

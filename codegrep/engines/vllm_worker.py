@@ -1,4 +1,4 @@
-"""What this project adds inside vLLM's worker processes, through vLLM's own extension point (worker_extension_cls)."""
+"""An extension of vLLM's worker processes (worker_extension_cls)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import select
 import signal
 import threading
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -14,36 +13,32 @@ import torch
 from vllm.platforms import current_platform
 
 from codegrep.engines.adapter import factors_sha256
-from codegrep.engines.vllm_lora import NAME as SEGMENTED_LORA
-from codegrep.engines.vllm_sampling import use_limit
+from codegrep.engines.cpu.vllm_kernels import SEGMENTED_LORA, use_limit
 
 EXTENSION = "codegrep.engines.vllm_worker.AdapterReader"
 
-# A platform names the class of its LoRA products; there is no argument for it. This module is loaded in a worker before
-# its model is.
+# A worker imports this module before it loads its model. vLLM takes the class of LoRA products from the platform, for
+# which there is no argument.
 if current_platform.is_cpu():
-    type(current_platform).get_punica_wrapper = classmethod(lambda cls: SEGMENTED_LORA)  # type: ignore[method-assign]
+    type(current_platform).get_punica_wrapper = classmethod(lambda _cls: SEGMENTED_LORA)  # type: ignore[method-assign]
     use_limit()
 
 
 class AdapterReader:
-    """Methods that `collective_rpc` can call by name in every worker."""
+    """Methods that `collective_rpc` calls by name in every worker."""
 
     model_runner: Any
 
     def end_with(self, pid: int) -> None:
-        """End this process, and the one that started it where that is another, as soon as process `pid` has ended.
-
-        A replica that is killed cannot stop its processes any more; they would keep its memory.
-        """
+        """End this process and its parent as soon as process `pid` has ended: a killed replica cannot stop them."""
         threading.Thread(target=_end_with, args=(pid, os.getppid()), name="codegrep-end-with", daemon=True).start()
 
     def read_adapter(self, adapter_id: int) -> dict[str, Any]:
-        """What this worker multiplies with, read from the adapter's slot.
+        """Read from the adapter's slot what this worker multiplies with.
 
         Returns:
-            "factors": codegrep.engines.adapter.factors_sha256 ("" where the adapter is in no slot); "dtype"; "held":
-            adapters that the worker holds.
+            "factors": adapter.factors_sha256, "" if the adapter is in no slot; "dtype"; "held": number of adapters that
+            the worker holds.
         """
         manager = self.model_runner.lora_manager._adapter_manager
         held = len(manager.list_adapters())
@@ -58,7 +53,7 @@ class AdapterReader:
             if not weights:
                 continue
             factors_a, factors_b = _listed(weights.lora_a), _listed(weights.lora_b)
-            # With tensor parallelism a slot holds a shard; then the whole matrices beside it have to do.
+            # With tensor parallelism a slot holds a shard, so the whole matrices beside it are used.
             whole = getattr(module, "tp_size", 1) == 1
             for index, (one_a, one_b) in enumerate(zip(factors_a, factors_b, strict=True)):
                 if one_a is None or one_b is None:
@@ -79,21 +74,9 @@ def _listed(tensors: Any) -> list[Any]:
 
 
 def _end_with(pid: int, parent: int) -> None:
-    try:
-        descriptor = os.pidfd_open(pid)
-        select.select([descriptor], [], [])
-    except (OSError, AttributeError):  # it is gone already, or this is no Linux
-        while _runs(pid):
-            time.sleep(1.0)
+    with suppress(ProcessLookupError):  # it is gone already
+        select.select([os.pidfd_open(pid)], [], [])
     if parent != pid and os.getppid() == parent:  # the engine's core, which started this worker and is still there
         with suppress(OSError):
             os.kill(parent, signal.SIGKILL)
     os._exit(1)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from codegrep.lab.designs import Design
 from codegrep.lab.stored import Stored
+from codegrep.protocol.exit_cause import LOST
 from codegrep.rewards.advantage import normalise, spread
 from codegrep.rewards.governance import MaskDecision, govern
-from codegrep.rewards.outcome import LOST, score
+from codegrep.rewards.outcome import score
 
 Floats = NDArray[np.float64]
 

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 
 from codegrep.issues.issue import Entity, LineRange
 from codegrep.protocol.calls import ToolCall, ToolStatus
+from codegrep.protocol.exit_cause import ExitCause
 from codegrep.protocol.parse import parse_message
 from codegrep.protocol.write import calls_text
 from codegrep.rewards.outcome import Outcome
 from codegrep.rollout.outcome import outcome_of
-from codegrep.rollout.record import CallRecord, ExitCause, Rollout, Turn
+from codegrep.rollout.record import CallRecord, Rollout, Turn
 
 MAX_CALLS = 8
 CHARS_A_TOKEN = 4  # roughly; there is no tokenizer here

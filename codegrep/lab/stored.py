@@ -23,7 +23,8 @@ from codegrep.protocol.answer import Answer
 from codegrep.protocol.parse import parse_message
 from codegrep.rewards.governance import Conduct
 from codegrep.rewards.outcome import Outcome
-from codegrep.rollout.outcome import call_key, is_executed, mined_files
+from codegrep.rollout.outcome import call_key, mined_files
+from codegrep.rollout.record import is_executed
 from codegrep.rollout.store import read_columns
 
 GroupBy = Literal["step", "issue"]

@@ -27,7 +27,7 @@ from codegrep.pipeline.policies.engines import InProcess
 from codegrep.pipeline.prepared import Prepared
 from codegrep.pipeline.sandboxes import Sandboxes
 from codegrep.pipeline.workers import AgentSettings, AgentWorker
-from codegrep.rollout.store import rollout_from_row
+from codegrep.rollout.record import from_row
 from codegrep.runtime.artifacts import Artifact, write_json
 from codegrep.runtime.map_batches import map_batches
 from codegrep.runtime.progress import Progress
@@ -152,7 +152,7 @@ class CheckpointSelection:
         folder = self.artifact.folder / "checkpoints" / f"step-{step:06d}"
         folder.mkdir(parents=True, exist_ok=True)
         if config.train.full_parameters:
-            from codegrep.training.full_parameters import keep_model  # torch: only when it has to be done
+            from codegrep.training.base_model import keep_model  # torch: only when it has to be done
 
             keep_model(adapter, self.model, folder)
             files = PolicyFiles(folder)
@@ -182,7 +182,7 @@ class CheckpointSelection:
                 num_gpus=1.0 if config.train.use_gpu else 0.0,
             ):
                 for row in rows:
-                    rollout = rollout_from_row(row["rollout"])
+                    rollout = from_row(row["rollout"])
                     if rollout.error:
                         lost += 1
                         continue

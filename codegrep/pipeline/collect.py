@@ -108,7 +108,6 @@ class PolicyCollector:
     def close(self) -> None:
         """See training.loops.Collector."""
         self._loop.run_until_complete(self._engine.close())
-        self._writer.close()
         self._loop.close()
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from codegrep.issues import Issue
-from codegrep.issues.git_process import run_git
+from codegrep.issues.git import holds, open_repository
 from codegrep.issues.jsonl import read_issues
 from codegrep.issues.source import RepositoryLocation
 from codegrep.issues.splits import Split
@@ -58,9 +58,6 @@ def locations(artifact: Artifact) -> dict[str, RepositoryLocation]:
 
 
 def existing(clone: BareClone, names: Collection[str]) -> set[str]:
-    """Return those of some object names ("commit", "commit:path") that the clone holds, asking git once for all."""
-    asked = [name for name in sorted(names) if "\n" not in name]
-    output = run_git(["cat-file", "--batch-check"], clone.path, stdin="".join(f"{n}\n" for n in asked).encode())
-    # Only a line feed ends an answer: git repeats a missing name, which may hold other separators of lines.
-    answers = output.decode(errors="replace").split("\n")[:-1]
-    return {name for name, answer in zip(asked, answers, strict=True) if not answer.endswith(" missing")}
+    """Return those of some object names ("commit", "commit:path") that the clone holds."""
+    with open_repository(clone.path) as opened:
+        return {name for name in names if holds(opened, name)}

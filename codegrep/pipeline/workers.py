@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -16,6 +16,7 @@ from codegrep.issues.source import RepositoryLocation
 from codegrep.protocol.chat import ChatFormat
 from codegrep.rollout.loop import RolloutLoop, TurnRunner
 from codegrep.rollout.policy import ScriptedPolicy
+from codegrep.rollout.record import to_row
 from codegrep.rollout.teacher import Teacher, first_row, gold_met
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ class TeacherWorker:
         teacher = Teacher(self._teacher, self._settings.tools.max_calls, self._settings.agent.prompt)
         rollout = await self._rollouts.run_policy(issue, ScriptedPolicy(self._chat, teacher.write))
         return {
-            "rollout": asdict(rollout),
+            "rollout": to_row(rollout),
             "first_row": first_row(teacher.observations),
             "gold_met": gold_met(issue, teacher.observations)[: self._teacher.max_answer_files],
         }
@@ -110,7 +111,7 @@ class AgentWorker:
         """Rows in the order of the issues."""
         seeds = [self._seed] * len(issues)
         work = self._rollouts.run_many(issues, self._sampling, seeds=seeds, label=self._label)
-        return [{"rollout": asdict(rollout)} for rollout in self._loop.run(work)]
+        return [{"rollout": to_row(rollout)} for rollout in self._loop.run(work)]
 
 
 class BM25Worker:

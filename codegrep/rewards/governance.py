@@ -26,7 +26,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from codegrep.rewards.outcome import INFRASTRUCTURE, LOST, PROMPT_TOO_LONG, RewardParts
+from codegrep.protocol.exit_cause import LOST, ExitCause
+from codegrep.rewards.outcome import RewardParts
 
 Handling = Literal["normal", "last_turn", "full_mask"]
 HANDLINGS: tuple[str, ...] = get_args(Handling)
@@ -34,10 +35,10 @@ EXCESSIVE_CALLS = "excessive_calls"
 REPETITION = "repetition"
 JUDGE_FAILED = "judge_failed"
 # What a rollout's record names as its end, and what is found in it afterwards.
-EXIT_CAUSES = ("answer", "no_tool_call", "max_turns", "max_tokens", "malformed", "context_limit", *LOST)
+EXIT_CAUSES = tuple(cause.value for cause in ExitCause)
 CAUSES = (*EXIT_CAUSES, EXCESSIVE_CALLS, REPETITION, JUDGE_FAILED)
 # What is done where the rules do not name the cause.
-_DEFAULTS: Mapping[str, Handling] = {**dict.fromkeys(LOST, "full_mask"), JUDGE_FAILED: "full_mask"}
+_DEFAULTS: Mapping[str, Handling] = {**dict.fromkeys(map(str, LOST), "full_mask"), JUDGE_FAILED: "full_mask"}
 
 ScoredAs = Literal["own", "zero", "none"]
 
@@ -150,7 +151,11 @@ def govern(conduct: Conduct, rules: Rules) -> MaskDecision:
         return MaskDecision(cause, handling, (True,) * count, "own")
     if handling == "last_turn":
         return MaskDecision(cause, handling, tuple(index == turn for index in range(count)), "zero")
-    switches = {INFRASTRUCTURE: rules.infrastructure_in_group, PROMPT_TOO_LONG: False, JUDGE_FAILED: False}
+    switches = {
+        ExitCause.INFRASTRUCTURE.value: rules.infrastructure_in_group,
+        ExitCause.PROMPT_TOO_LONG.value: False,
+        JUDGE_FAILED: False,
+    }
     in_group = switches.get(cause, rules.masked_in_group)
     return MaskDecision(cause, handling, (False,) * count, "zero" if in_group else "none")
 

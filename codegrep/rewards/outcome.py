@@ -8,10 +8,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from codegrep.issues.issue import Entity, LineRange
-
-INFRASTRUCTURE = "infrastructure"
-PROMPT_TOO_LONG = "prompt_too_long"
-LOST = (INFRASTRUCTURE, PROMPT_TOO_LONG)  # ends that say nothing about the policy
+from codegrep.protocol.exit_cause import LOST
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,16 @@
-"""The multi-turn loop: policy, sandbox and protocol -> Rollout. The same loop trains, evaluates, serves and records
-the teacher.
+"""The multi-turn loop of CodeGrep (arXiv 2608.05886): policy, sandbox and protocol -> Rollout.
 
-States: an exploration turn (up to `exploration_turns` of them) runs the calls of the turn and goes on; the answer
-turn runs none. A rollout ends with an ExitCause (SPEC 1.1). Tokens are carried as they were sampled: the loss mask is
-built while the tokens are put together, 1 for what the policy gave, 0 for everything else, and nothing is ever
-searched for or re-encoded.
+The same loop trains, evaluates, serves and records the teacher. Up to `exploration_turns` turns run their calls; the
+answer turn after them runs none. Tokens are kept as they were sampled, never re-encoded; the loss mask is built while
+they are appended, 1 for the policy's and 0 for all others.
 
-Readings chosen where SPEC 1.1 is silent: only a readable answer ends a rollout as "answer"; an unreadable one is no
-answer, and the model is told so if the rollout goes on. Calls beside an answer and calls of the answer turn are
-recorded as refused, not run. A turn that ran out of tokens ends the rollout as "max_tokens" unless it holds a
-readable answer. A tool result that is the machine's fault ends it as "infrastructure". A prompt that leaves no room
-in the context ends it as "prompt_too_long" before anything is sampled. With agent.stop_at_malformed a turn with a call
-or answer that cannot be read ends it as "malformed", whatever else the turn holds.
+Where the paper does not say how a rollout ends:
+- Only a readable answer ends it as "answer". After an unreadable one the model is told so and goes on.
+- Calls beside an answer, and calls of the answer turn, are recorded as refused.
+- A turn that ran out of tokens ends it as "max_tokens" unless it holds a readable answer.
+- A tool result that is the machine's fault ends it as "infrastructure".
+- A prompt that fills the context ends it as "prompt_too_long" before anything is sampled.
+- With agent.stop_at_malformed, an unreadable call or answer ends it as "malformed", whatever else the turn holds.
 """
 
 from __future__ import annotations
@@ -31,6 +30,7 @@ from codegrep.errors import CodegrepError, InfrastructureError, TokenMismatchErr
 from codegrep.issues.issue import Issue
 from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult, ToolStatus
 from codegrep.protocol.chat import ChatFormat
+from codegrep.protocol.exit_cause import ExitCause
 from codegrep.protocol.observation import Observation, render
 from codegrep.protocol.parse import AssistantMessage, parse_message
 from codegrep.protocol.prompt import (
@@ -46,7 +46,7 @@ from codegrep.protocol.prompt import (
 from codegrep.protocol.schemas import SCHEMAS, ToolSchema
 from codegrep.protocol.shown import ShownFile
 from codegrep.rollout.policy import EnginePolicy, Policy, TurnState
-from codegrep.rollout.record import CallRecord, ExitCause, Rollout, Turn
+from codegrep.rollout.record import CallRecord, Rollout, Turn
 from codegrep.sandbox.toolbox import Toolbox
 
 log = logging.getLogger(__name__)
@@ -58,26 +58,24 @@ class TurnRunner(Protocol):
     """Runs the calls of one turn, concurrently, in the tree of one commit."""
 
     async def run_turn(self, repo: str, commit: str, calls: Sequence[ToolCall | MalformedCall]) -> list[ToolResult]:
-        """One result a call, in order, numbered from 1: malformed calls are answered, calls beyond the cap refused.
+        """Return one result for each call, in order, numbered from 1; calls beyond the cap are refused.
 
         Raises:
-            CodegrepError: the tree cannot be had.
+            CodegrepError: there is no tree of this commit.
         """
         ...
 
 
 class RolloutLoop:
-    """Rolls out one policy on issues.
+    """Rolls out a policy on issues.
 
     Args:
-        engine: may be None where every rollout brings its own policy (`run_policy`).
+        engine: may be None if only `run_policy` is used.
         context: longest prompt + completion of the model, tokens.
-        schemas: how the tools are described; None takes those of tools.names (of the tool's own class where it is no
-            tool of the protocol).
-        make_policy: who speaks for the engine in `run`.
+        make_policy: builds the policy of `run` from the engine.
 
     Attributes:
-        token_faults: turns by what is odd about their tokens (ChatFormat.turn_fault).
+        token_faults: number of turns by kind of fault (ChatFormat.turn_fault).
     """
 
     def __init__(
@@ -89,7 +87,6 @@ class RolloutLoop:
         tools: ToolsConfig,
         *,
         context: int,
-        schemas: Sequence[ToolSchema] | None = None,
         make_policy: MakePolicy = EnginePolicy,
     ) -> None:
         self._engine = engine
@@ -98,12 +95,12 @@ class RolloutLoop:
         self._agent = agent
         self._tools = tools
         self._context = context
-        self._schemas = _described(tools) if schemas is None else tuple(schemas)
+        self._schemas = _schemas(tools)
         self._make_policy = make_policy
         self.token_faults: Counter[str] = Counter()
 
     def prompt_ids(self, issue: Issue) -> list[int]:
-        """The prompt of an issue, as token ids."""
+        """Return the prompt of an issue as token ids."""
         native = self._style() == "native"
         system, user = self._prompts(issue, self._style())
         return self._chat.prompt_ids(system, user, [s.function for s in self._schemas] if native else ())
@@ -119,23 +116,26 @@ class RolloutLoop:
         return system, user
 
     async def run(self, issue: Issue, sampling: Sampling, *, seed: int, step: int = -1, label: str = "") -> Rollout:
-        """One rollout of the engine's model. Never raises but for cancellation: see `run_policy`."""
-        if self._engine is None:
-            raise InfrastructureError("this rollout loop was made without an engine")
+        """Roll out the engine's model once; like `run_policy`."""
+        assert self._engine is not None
         policy = self._make_policy(self._engine, sampling, seed)
         return await self.run_policy(issue, policy, seed=seed, step=step, label=label)
 
     async def run_policy(
         self, issue: Issue, policy: Policy, *, seed: int = 0, step: int = -1, label: str = ""
     ) -> Rollout:
-        """One rollout of any policy.
+        """Roll out any policy once.
 
         Args:
-            seed, step: recorded. label: first part of rollout_id, by default the policy's source.
+            issue: what is searched for.
+            policy: of this rollout alone.
+            seed: recorded.
+            step: recorded.
+            label: first part of rollout_id; by default the policy's source.
 
         Returns:
-            The record. A lost engine, sandbox or repository, more than agent.max_seconds, and a fault of this code end
-            it as "infrastructure" with the turns that were made so far. Only cancellation is raised, and
+            The record. A lost engine, sandbox or repository, more than agent.max_seconds, and any other exception end
+            it as "infrastructure" with the turns so far.
 
         Raises:
             TokenMismatchError: with agent.strict_tokens, at the first turn whose tokens do not fit the chat format.
@@ -164,7 +164,7 @@ class RolloutLoop:
         )
         try:
             run.rollout.prompt_ids = self.prompt_ids(issue)
-            # Text is for policies that have no tokens. A template that describes tools itself needs tokens.
+            # The text is for policies without tokens, which get no template that describes the tools itself.
             style: PromptStyle = "short" if self._agent.prompt == "short" else "detailed"
             run.messages += zip(("system", "user"), self._prompts(issue, style), strict=True)
             async with asyncio.timeout(self._agent.max_seconds or None):
@@ -192,25 +192,13 @@ class RolloutLoop:
         seeds: Sequence[int],
         step: int = -1,
         label: str = "",
-        on_done: Callable[[Rollout], None] | None = None,
     ) -> list[Rollout]:
-        """Rollouts of many issues, `parallel_rollouts` at a time; repeat an issue for a group, with seeds of its own.
-
-        Args:
-            seeds: one a rollout.
-            on_done: called with each rollout as it ends; what it raises stops the whole call.
-
-        Returns:
-            In the order of `issues`.
-        """
+        """Roll out many issues, `parallel_rollouts` at a time, one seed each; returns them in the order of `issues`."""
         slots = asyncio.Semaphore(self._agent.parallel_rollouts)
 
         async def one(issue: Issue, seed: int) -> Rollout:
             async with slots:
-                rollout = await self.run(issue, sampling, seed=seed, step=step, label=label)
-            if on_done is not None:
-                on_done(rollout)
-            return rollout
+                return await self.run(issue, sampling, seed=seed, step=step, label=label)
 
         try:
             async with asyncio.TaskGroup() as group:
@@ -220,7 +208,7 @@ class RolloutLoop:
         return [task.result() for task in tasks]
 
     async def _turn(self, run: _Run) -> ExitCause | None:
-        """One turn; its exit cause, or None where the rollout goes on."""
+        """Run one turn; return the exit cause, or None if the rollout goes on."""
         rollout, turn_index = run.rollout, len(run.rollout.turns)
         context_ids = (*rollout.prompt_ids, *rollout.completion_ids)
         room = self._context - len(context_ids)
@@ -239,28 +227,28 @@ class RolloutLoop:
         turn = self._record(run, generation, time.perf_counter() - started)
         if generation.finish_reason == "abort":
             raise InfrastructureError("the engine gave up a generation")
-        self._look_at_tokens(run, generation)
+        self._check_tokens(run, generation)
         run.messages.append(("assistant", turn.text))
         message = parse_message(turn.text)
         if self._agent.stop_at_malformed and message.malformed and generation.finish_reason != "length":
-            turn.calls = [_refused(n, call, MALFORMED_REFUSAL) for n, call in enumerate(message.calls, 1)]
+            turn.calls = _refused(message, MALFORMED_REFUSAL)
             return ExitCause.MALFORMED
         if message.answer is not None:
-            turn.calls = [_refused(n, call, AFTER_ANSWER_REFUSAL) for n, call in enumerate(message.calls, 1)]
+            turn.calls = _refused(message, AFTER_ANSWER_REFUSAL)
             rollout.answer, rollout.answered = list(message.answer.files), True
             return ExitCause.ANSWER
         if generation.finish_reason == "length":
-            turn.calls = [_refused(n, call, OUT_OF_TOKENS_REFUSAL) for n, call in enumerate(message.calls, 1)]
+            turn.calls = _refused(message, OUT_OF_TOKENS_REFUSAL)
             return ExitCause.CONTEXT_LIMIT if len(generation.token_ids) >= room else ExitCause.MAX_TOKENS
         if answer_turn:
-            turn.calls = [_refused(n, call, ANSWER_REFUSAL) for n, call in enumerate(message.calls, 1)]
+            turn.calls = _refused(message, ANSWER_REFUSAL)
             return ExitCause.MAX_TURNS
         if not message.calls:
             return ExitCause.NO_TOOL_CALL
         await self._explore(run, turn, message)
         return None
 
-    def _look_at_tokens(self, run: _Run, generation: Generation) -> None:
+    def _check_tokens(self, run: _Run, generation: Generation) -> None:
         fault = self._chat.turn_fault(generation.token_ids, generation.finish_reason == "stop")
         if not fault:
             return
@@ -272,7 +260,7 @@ class RolloutLoop:
             )
 
     def _record(self, run: _Run, generation: Generation, seconds: float) -> Turn:
-        """Append sampled tokens, with mask 1 and their log-probabilities, and open the turn's record."""
+        """Append sampled tokens with mask 1 and their log-probabilities, and the turn's record."""
         rollout, ids = run.rollout, list(generation.token_ids)
         start = len(rollout.completion_ids)
         rollout.completion_ids += ids
@@ -290,7 +278,7 @@ class RolloutLoop:
         return turn
 
     async def _explore(self, run: _Run, turn: Turn, message: AssistantMessage) -> None:
-        """Run the calls of a turn and append what the model reads next, with mask 0."""
+        """Run the calls of a turn and append the observation with mask 0."""
         rollout = run.rollout
         started = time.perf_counter()
         results = await self._sandbox.run_turn(run.issue.repo, run.issue.base_commit, message.calls)
@@ -317,7 +305,7 @@ class RolloutLoop:
             rollout.logprobs += [0.0] * len(ids)
 
 
-def _described(tools: ToolsConfig) -> tuple[ToolSchema, ...]:
+def _schemas(tools: ToolsConfig) -> tuple[ToolSchema, ...]:
     if set(tools.names) <= set(SCHEMAS):
         return tuple(SCHEMAS[name] for name in tools.names)
     return tuple(ToolSchema.of(function) for function in Toolbox(tools).schemas())
@@ -325,7 +313,7 @@ def _described(tools: ToolsConfig) -> tuple[ToolSchema, ...]:
 
 @dataclass
 class _Run:
-    """A rollout on its way."""
+    """A rollout in progress."""
 
     issue: Issue
     policy: Policy
@@ -334,8 +322,8 @@ class _Run:
     messages: list[tuple[str, str]] = field(default_factory=list)
 
 
-def _refused(number: int, call: ToolCall | MalformedCall, why: str) -> CallRecord:
-    return _call_record(ToolResult(number, call, ToolStatus.REFUSED, why))
+def _refused(message: AssistantMessage, why: str) -> list[CallRecord]:
+    return [_call_record(ToolResult(n, call, ToolStatus.REFUSED, why)) for n, call in enumerate(message.calls, 1)]
 
 
 def _call_record(result: ToolResult, shown: Sequence[ShownFile] = ()) -> CallRecord:

@@ -1,4 +1,4 @@
-"""From a rollout's record to what rewards and turn credit work on. Pure: the same record always gives the same."""
+"""What rewards, turn scores, judges and governance see of a rollout. Pure functions of its record."""
 
 from __future__ import annotations
 
@@ -16,34 +16,31 @@ from codegrep.protocol.parse import parse_message
 from codegrep.rewards.governance import Conduct
 from codegrep.rewards.outcome import Outcome
 from codegrep.rewards.turn_credit import CallFacts, RolloutFacts, TurnFacts
-from codegrep.rollout.record import CallRecord, Rollout, Turn
+from codegrep.rollout.record import CallRecord, Rollout, Turn, is_executed
 
 
 def outcome_of(
     rollout: Rollout,
     *,
     gold_ranges: Sequence[LineRange] = (),
-    predicted_ranges: Sequence[LineRange] | None = None,
     mined_files: Sequence[str] = (),
     gold_entities: Sequence[Entity] | None = None,
     verdict: bool | None = None,
 ) -> Outcome:
-    """Outcome of a rollout for the reward designs.
+    """Return the outcome that reward designs score.
 
     Args:
-        rollout: the record; its gold_files are the gold.
-        gold_ranges: of the issue (Issue.gold_ranges).
-        predicted_ranges: line ranges of the answer; None reads them from the text of the last turn, for the record has
-            files only. Ranges written with an absolute path into a worktree are then wrong predictions.
+        rollout: its gold_files are the gold; line ranges and entities of its answer are read from the last turn's text.
+        gold_ranges: of the issue.
         mined_files: gold files that come from mining alone.
-        gold_entities: of the issue (Issue.gold_entities).
+        gold_entities: of the issue.
         verdict: of a judge on this rollout's answer.
     """
     answer = _answer_of(rollout)
     return Outcome(
         predicted=tuple(rollout.answer),
         gold=frozenset(rollout.gold_files),
-        predicted_ranges=(answer.ranges if answer else ()) if predicted_ranges is None else tuple(predicted_ranges),
+        predicted_ranges=answer.ranges if answer else (),
         gold_ranges=tuple(gold_ranges),
         calls_per_turn=rollout.calls_per_turn,
         answered=rollout.answered,
@@ -60,11 +57,7 @@ def outcome_of(
 
 
 def outcome_for(rollout: Rollout, issue: Issue, *, verdict: bool | None = None) -> Outcome:
-    """Outcome of a rollout on its issue, as training and the reward lab see it, with the gold lines and entities of it.
-
-    Gold files of the rollout that have no gold lines, on an issue that has some, are mined ones: what is answered in
-    them is no part of the line score (SPEC 1.4, "merge mode").
-    """
+    """Return the outcome of a rollout on its issue, with the issue's gold lines and entities."""
     return outcome_of(
         rollout,
         gold_ranges=issue.gold_ranges,
@@ -75,13 +68,16 @@ def outcome_for(rollout: Rollout, issue: Issue, *, verdict: bool | None = None) 
 
 
 def mined_files(gold_files: Sequence[str], gold_ranges: Sequence[LineRange]) -> tuple[str, ...]:
-    """Gold files that come from mining alone: without gold lines, where others have some."""
+    """Return the gold files that come from mining alone: those without gold lines on an issue that has some.
+
+    Line ranges answered in them are not scored.
+    """
     lined = {span.path for span in gold_ranges}
     return tuple(path for path in gold_files if path not in lined) if lined else ()
 
 
 def turn_facts(rollout: Rollout) -> list[TurnFacts]:
-    """Turns of a rollout for the turn scorers of `codegrep.rewards`; the answer belongs to the last turn."""
+    """Return what turn scorers see of each turn; the answer belongs to the last turn."""
     last = len(rollout.turns) - 1
     return [
         TurnFacts(
@@ -102,12 +98,12 @@ def turn_facts(rollout: Rollout) -> list[TurnFacts]:
 
 
 def trajectory_of(rollout: Rollout, statement: str = "") -> RolloutFacts:
-    """What a turn scorer sees of a rollout. statement: the issue's text, for judges."""
+    """Return what a turn scorer sees of a rollout. statement: the issue's text, for judges."""
     return RolloutFacts(tuple(turn_facts(rollout)), frozenset(rollout.gold_files), statement)
 
 
 def question_of(outcome: Outcome, rollout: Rollout, issue: Issue) -> AnswerQuestion:
-    """What a judge of answers sees of a rollout: names that are gold or that a tool gave, and how many others."""
+    """Return what a judge of answers sees: answered files that are gold or that a tool showed; others are counted."""
     known = outcome.gold.union(
         *(call.paths for turn in rollout.turns for call in turn.calls if call.status == ToolStatus.OK.value)
     )
@@ -123,7 +119,7 @@ def question_of(outcome: Outcome, rollout: Rollout, issue: Issue) -> AnswerQuest
 
 
 def conduct_of(rollout: Rollout, *, judge_failed: bool = False) -> Conduct:
-    """What governance looks at in a rollout: calls refused and malformed included, and the sampled tokens."""
+    """Return what governance looks at: all calls, refused and malformed ones included, and the sampled tokens."""
     return Conduct(
         exit_cause=rollout.exit_cause,
         calls_per_turn=tuple(len(turn.calls) for turn in rollout.turns),
@@ -133,7 +129,7 @@ def conduct_of(rollout: Rollout, *, judge_failed: bool = False) -> Conduct:
 
 
 def _lines_read(call: CallRecord) -> tuple[LineRange, ...]:
-    """The lines that a read has shown: what was asked for may have been cut."""
+    """Return the lines that a read showed, which may be fewer than it asked for."""
     if not call.lines or len(call.paths) != 1:
         return ()
     return (LineRange(call.paths[0], min(call.lines), max(call.lines)),)
@@ -146,37 +142,31 @@ def _answer_of(rollout: Rollout) -> Answer | None:
 
 
 def _unique_calls_per_turn(turns: Sequence[Turn]) -> tuple[int, ...]:
-    made: set[str] = set()
+    seen: set[str] = set()
     counts = []
     for turn in turns:
-        fresh = {
-            call_key(call.name, call.arguments) for call in turn.calls if is_executed(call.name, call.status)
-        } - made
-        made |= fresh
+        executed = [call for call in turn.calls if is_executed(call.name, call.status)]
+        fresh = {call_key(call.name, call.arguments) for call in executed} - seen
+        seen |= fresh
         counts.append(len(fresh))
     return tuple(counts)
 
 
-def is_executed(name: str, status: str) -> bool:
-    """The rule of `Rollout.calls_per_turn`: neither malformed nor refused."""
-    return bool(name) and status != ToolStatus.REFUSED.value
-
-
 def call_key(name: str, arguments: str) -> str:
-    """Equal for the same tool with the same arguments, whatever their order and white space in the JSON text."""
+    """Return a key that is equal for the same tool and arguments, whatever the order and white space of their JSON."""
     with suppress(ValueError):
         arguments = json.dumps(json.loads(arguments), sort_keys=True)
     return f"{name} {arguments}"
 
 
 def place_scores(outcome: Outcome) -> dict[str, float | None]:
-    """Line-range F0.5, F1 of classes and of functions of an answer; None where its gold has none of the kind."""
+    """Return an answer's line-range F0.5, F1 of classes and F1 of functions; None where gold has none of the kind."""
     gold = outcome.gold_entities or frozenset()
     scores: dict[str, float | None] = {"line_f05": None}
     if outcome.gold_ranges:
         mined = outcome.mined_files
         scores["line_f05"] = line_f_beta(outcome.predicted_ranges, outcome.gold_ranges, mined_files=mined)
     for kind in get_args(EntityKind):
-        wanted = any(entity.kind == kind for entity in gold)
-        scores[f"{kind}_f1"] = entity_f_beta(outcome.predicted_entities, gold, kind=kind) if wanted else None
+        has_gold = any(entity.kind == kind for entity in gold)
+        scores[f"{kind}_f1"] = entity_f_beta(outcome.predicted_entities, gold, kind=kind) if has_gold else None
     return scores

@@ -1,4 +1,4 @@
-"""Who speaks in a rollout: the seam between the loop and a model, or a script that stands in for one."""
+"""Policies: what writes the assistant turns of a rollout, a model or a script."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TurnState:
-    """What is known when a turn begins.
+    """State of a rollout when a turn begins.
 
     Attributes:
-        issue: the issue. A policy that is measured must not look at its gold files.
+        issue: a policy under evaluation must not look at its gold files.
         turn: 0-based.
-        answer_turn: no calls are run any more; an answer is due.
-        observations: of every earlier turn: what the model was shown.
+        answer_turn: calls are no longer run; an answer is due.
+        observations: what the model was shown after each earlier turn.
         context_ids: prompt and everything after it, as token ids.
         max_tokens: most tokens of this turn, the stop token included; > 0.
         messages: the same conversation as text, (role, content) each, for policies that have no tokens.
@@ -41,7 +41,7 @@ class TurnState:
 
 
 class Policy(Protocol):
-    """Gives the tokens of one turn after another. One object serves one rollout."""
+    """Writes the turns of one rollout."""
 
     @property
     def source(self) -> str:
@@ -49,7 +49,11 @@ class Policy(Protocol):
         ...
 
     async def next(self, state: TurnState) -> Generation:
-        """Tokens of this turn; at most state.max_tokens. Raises InfrastructureError when the engine is lost."""
+        """Return the tokens of this turn, at most state.max_tokens.
+
+        Raises:
+            InfrastructureError: the engine is lost.
+        """
         ...
 
 
@@ -57,8 +61,8 @@ class EnginePolicy:
     """A model behind an engine.
 
     Args:
-        sampling: of every turn; its max_tokens is a further bound.
-        seed: of the rollout; each turn draws with a seed of its own. None leaves the draw to the engine.
+        sampling: of every turn; max_tokens is a further bound.
+        seed: of the rollout; each turn gets its own from it. None leaves the draw to the engine.
     """
 
     source = "policy"
@@ -77,12 +81,10 @@ class EnginePolicy:
 
 
 class ChatPolicy:
-    """A model behind an endpoint that takes and gives text. Its turns are encoded to be counted and recorded; these are
-    not the tokens that it sampled, so its rollouts have no log-probabilities and a source of their own.
+    """A model behind an endpoint that takes and gives text.
 
-    Args:
-        sampling: of every turn; its max_tokens is a further bound.
-        seed: as EnginePolicy.
+    Its turns are encoded to be counted and recorded. These are not the tokens that it sampled, so its rollouts have no
+    log-probabilities. Arguments as for EnginePolicy.
     """
 
     source = "endpoint"
@@ -102,13 +104,13 @@ class ChatPolicy:
         ids = self._chat.turn_ids(reply.text)
         if reply.finish_reason == "length":
             ids = ids[:-1]
-        # Another tokenizer counts differently; the endpoint has kept to the limit in its own tokens.
-        kept = ids[: state.max_tokens]
-        return Generation(tuple(kept), (), "stop" if kept and kept[-1] in self._chat.stop_ids else "length")
+        # The endpoint kept to the limit in tokens of its own tokenizer.
+        ids = ids[: state.max_tokens]
+        return Generation(tuple(ids), (), "stop" if ids and ids[-1] in self._chat.stop_ids else "length")
 
 
 class ScriptedPolicy:
-    """Turns whose text a function writes (SPEC 3.3's teacher without a model). Its tokens count as the policy's own.
+    """Turns whose text a function writes, such as the scripted teacher's.
 
     Args:
         write: text of the next turn from the state; may look at anything in it.
@@ -129,5 +131,5 @@ class ScriptedPolicy:
 
 
 def turn_seed(seed: int, turn: int) -> int:
-    """A seed for one turn, spread over 63 bits so that neighbouring rollouts do not share draws."""
+    """Return the seed of one turn, spread over 63 bits so that neighbouring rollouts do not share draws."""
     return int.from_bytes(hashlib.sha256(f"{seed}/{turn}".encode()).digest()[:8], "big") >> 1

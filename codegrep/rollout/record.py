@@ -1,27 +1,18 @@
-"""The record of one rollout: everything that is needed to train on it, judge it again, or read it."""
+"""The record of one rollout: everything needed to train on it, score it again, or read it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from enum import StrEnum
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-
-class ExitCause(StrEnum):
-    """Why a rollout ended (SPEC 1.1, 4.4)."""
-
-    ANSWER = "answer"  # an answer block in an assistant message
-    NO_TOOL_CALL = "no_tool_call"  # a turn with neither a call nor an answer
-    MAX_TURNS = "max_turns"  # the answer turn was reached and gave no answer
-    MAX_TOKENS = "max_tokens"  # a turn or the completion budget ran out of tokens
-    MALFORMED = "malformed"  # a call or answer that could not be read, where agent.stop_at_malformed
-    CONTEXT_LIMIT = "context_limit"  # prompt + completion reached the model's context
-    PROMPT_TOO_LONG = "prompt_too_long"  # the prompt alone fills the model's context, so nothing was sampled
-    INFRASTRUCTURE = "infrastructure"  # never the model's fault, never scored as a bad rollout
+from codegrep.protocol.calls import ToolStatus
+from codegrep.protocol.exit_cause import LOST
 
 
 @dataclass
 class CallRecord:
-    """One call of a turn as it was made and answered.
+    """One call of a turn and its result.
 
     Attributes:
         number, status, truncated, seconds: as in protocol.ToolResult.
@@ -52,7 +43,7 @@ class Turn:
         text: the sampled tokens decoded, for parsing and reading only.
         calls: in call order; empty for the answer turn.
         observation: the text given back to the model after this turn, "" for the last turn.
-        weight: SFT weight of this turn's tokens (SPEC 3.3); 1.0 where nothing was decided.
+        weight: SFT weight of this turn's tokens; 1.0 where nothing was decided.
         seconds_generation, seconds_tools: wall time.
         weights_version: version of the policy's weights for this turn.
     """
@@ -74,8 +65,7 @@ class Rollout:
 
     Attributes:
         rollout_id: unique within a run.
-        source: "policy", "endpoint" for a model that gives text and no tokens, or "scripted" for the teacher that is no
-            model.
+        source: "policy", "endpoint" (a model that gives text and no tokens) or "scripted" (the teacher).
         prompt_ids: (P,) tokens of system prompt and issue.
         completion_ids: (C,) everything after the prompt: sampled tokens and tool text, as the model saw them.
         loss_mask: (C,) 1 exactly on sampled tokens, 0 on tool text and scaffolding.
@@ -84,7 +74,7 @@ class Rollout:
         answer: normalised repo-relative paths, best first, duplicates removed; empty without a readable answer.
         answered: an answer block was read.
         gold_files: as in the issue.
-        exit_cause: ExitCause value.
+        exit_cause: value of protocol.exit_cause.ExitCause.
         error: one line for exit_cause "infrastructure", else "".
         step: optimiser step during which it was sampled, -1 outside training.
     """
@@ -110,7 +100,7 @@ class Rollout:
     @property
     def lost(self) -> bool:
         """It ended before the policy could do well or badly: it has no reward, and nothing to train on."""
-        return self.exit_cause in (ExitCause.INFRASTRUCTURE, ExitCause.PROMPT_TOO_LONG)
+        return self.exit_cause in LOST
 
     @property
     def generated_tokens(self) -> int:
@@ -119,5 +109,35 @@ class Rollout:
 
     @property
     def calls_per_turn(self) -> tuple[int, ...]:
-        """Executed calls of each turn: ok, model_error or infrastructure; neither refused nor malformed ones."""
-        return tuple(sum(1 for c in t.calls if c.name and c.status != "refused") for t in self.turns)
+        """Executed calls of each turn."""
+        return tuple(sum(is_executed(call.name, call.status) for call in turn.calls) for turn in self.turns)
+
+
+def is_executed(name: str, status: str) -> bool:
+    """Return whether a call was executed: neither malformed (no name) nor refused, whatever its result."""
+    return bool(name) and status != ToolStatus.REFUSED.value
+
+
+def to_row(rollout: Rollout) -> dict[str, Any]:
+    """Return a rollout as plain data for Parquet, Ray Data or JSON.
+
+    File names that are not UTF-8 hold lone surrogates, which Arrow refuses: these become question marks.
+    """
+    row: dict[str, Any] = _storable(asdict(rollout))
+    return row
+
+
+def from_row(row: Mapping[str, Any]) -> Rollout:
+    """Return the rollout of a row of `to_row`."""
+    turns = [Turn(**{**turn, "calls": [CallRecord(**call) for call in turn["calls"]]}) for turn in row["turns"]]
+    return Rollout(**{**row, "turns": turns})
+
+
+def _storable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {key: _storable(item) for key, item in value.items()}
+    if isinstance(value, list) and value and not isinstance(value[0], int | float):
+        return [_storable(item) for item in value]
+    return value

@@ -1,7 +1,7 @@
-"""Rollouts in a folder of Parquet files, written while they end and readable at any time.
+"""Rollouts in a folder of Parquet files that can be read while it is written.
 
-A part is complete or absent: it is written under a temporary name and renamed. What a killed process loses is what it
-had not written yet, at most `rows_per_part` - 1 rollouts. Several processes may write into one folder.
+A part is written under a temporary name and renamed, so it is complete or absent. A killed process loses at most
+`rows_per_part` - 1 rollouts. Several processes may write into one folder.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 import os
 import time
 import uuid
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from codegrep.errors import DataError
-from codegrep.rollout.record import CallRecord, Rollout, Turn
+from codegrep.rollout.record import Rollout, from_row, to_row
 
 SCHEMA_VERSION = "2"
 _VERSION_KEY = b"codegrep.rollout.version"
@@ -60,7 +58,7 @@ SCHEMA = pa.schema(
         ("prompt_ids", pa.list_(pa.int32())),
         ("completion_ids", pa.list_(pa.int32())),
         ("loss_mask", pa.list_(pa.int8())),
-        # float64: what is read back is bit for bit what the engine gave, so a ratio of 1 stays 1
+        # float64 keeps the engine's values exactly, so a ratio of 1 stays 1
         ("logprobs", pa.list_(pa.float64())),
         ("turns", pa.list_(_TURN)),
         ("answer", pa.list_(pa.string())),
@@ -76,10 +74,10 @@ SCHEMA = pa.schema(
 
 
 class RolloutWriter:
-    """Appends rollouts to a folder. Use as a context manager, or call `close`.
+    """Append rollouts to a folder; a context manager.
 
     Args:
-        folder: made where it is absent.
+        folder: created if absent.
         rows_per_part: rollouts of one file.
     """
 
@@ -90,20 +88,16 @@ class RolloutWriter:
         folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, rollout: Rollout) -> None:
-        """Take one rollout; a full part is written at once."""
+        """Add one rollout; a full part is written at once."""
         self._rows.append(rollout)
         if len(self._rows) >= self._rows_per_part:
             self.flush()
 
     def flush(self) -> None:
-        """Write what has been taken so far."""
+        """Write the rollouts taken so far."""
         if self._rows:
             write_rollouts(self._folder, self._rows)
             self._rows = []
-
-    def close(self) -> None:
-        """Write the rest. Safe to call twice."""
-        self.flush()
 
     def __enter__(self) -> RolloutWriter:
         return self
@@ -111,17 +105,16 @@ class RolloutWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        # Also after an error: the rollouts that ended are true.
-        self.close()
+        self.flush()  # also after an error: rollouts that ended are valid
 
 
 def write_rollouts(folder: Path, rollouts: list[Rollout]) -> Path:
     """Write one part; its name sorts by time of writing.
 
     Raises:
-        OSError: the disk is full or the folder cannot be written; no part is left then.
+        OSError: the disk is full or the folder cannot be written; no part is left behind.
     """
-    table = pa.Table.from_pylist([_writable(asdict(rollout)) for rollout in rollouts], schema=SCHEMA)
+    table = pa.Table.from_pylist([to_row(rollout) for rollout in rollouts], schema=SCHEMA)
     part = folder / f"part-{time.time_ns():020d}-{uuid.uuid4().hex[:8]}.parquet"
     temporary = part.with_suffix(".tmp")
     try:
@@ -136,7 +129,7 @@ def write_rollouts(folder: Path, rollouts: list[Rollout]) -> Path:
 
 
 def read_rollouts(folder: Path) -> list[Rollout]:
-    """Every rollout of a folder, in the order of writing; an absent or empty folder gives none.
+    """Read every rollout of a folder in the order of writing; none from an absent or empty folder.
 
     Raises:
         DataError: a part is damaged, or was written by a version that this one does not know.
@@ -145,7 +138,7 @@ def read_rollouts(folder: Path) -> list[Rollout]:
 
 
 def read_columns(part: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Some columns of one part, by their dotted Parquet names (a folder of 100,000 rollouts is mostly tokens and text).
+    """Read columns of one part by their dotted Parquet names; most of a folder's bytes are tokens and text.
 
     Raises:
         DataError: as `read_rollouts`.
@@ -167,26 +160,9 @@ def read_columns(part: Path, columns: Sequence[str] | None = None) -> pa.Table:
 
 
 def read_part(part: Path) -> list[Rollout]:
-    """Every rollout of one part.
+    """Read every rollout of one part.
 
     Raises:
         DataError: as `read_rollouts`.
     """
-    return [rollout_from_row(row) for row in read_columns(part).to_pylist()]
-
-
-def rollout_from_row(row: Mapping[str, Any]) -> Rollout:
-    """The rollout whose fields a row holds: the inverse of `dataclasses.asdict`."""
-    turns = [Turn(**{**turn, "calls": [CallRecord(**call) for call in turn["calls"]]}) for turn in row["turns"]]
-    return Rollout(**{**row, "turns": turns})
-
-
-def _writable(value: Any) -> Any:
-    """File names that are no UTF-8 come as lone surrogates, which Parquet cannot hold: they become question marks."""
-    if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-8", "replace").decode()
-    if isinstance(value, Mapping):
-        return {key: _writable(item) for key, item in value.items()}
-    if isinstance(value, list) and value and not isinstance(value[0], int | float):
-        return [_writable(item) for item in value]
-    return value
+    return [from_row(row) for row in read_columns(part).to_pylist()]

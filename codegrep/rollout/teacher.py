@@ -1,8 +1,8 @@
-"""The scripted teacher: no model, but the real tools, so that a small model can be shown the protocol.
+"""The scripted teacher: real tools and no model, to show a small model the protocol.
 
-It searches for terms of the issue text alone, reads the best candidates, and answers. Only its answer looks at gold,
-and it names nothing that the model was not shown: files and line numbers that stand in the observations, names of
-classes and functions that stand in the conversation. What it makes is labelled source="scripted" wherever it appears.
+It searches for terms of the issue text, reads the best candidates, and answers. Only the answer looks at gold, and it
+names only files and lines that stand in the observations and classes and functions that stand in the conversation. Its
+rollouts have source="scripted".
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _NAME = re.compile(r"\w+")
 
 
 class ScriptedSearch:
-    """What is searched and read, turn by turn; a pure function of the issue text and of what the tools said.
+    """Chooses the calls of each turn from the issue text and the observations alone.
 
     Args:
         config: how much it searches.
         max_calls: calls that a turn may make.
-        always_reads: it reads also where the first candidate stands out, as answers with line ranges need.
+        always_reads: read also where the first candidate stands out, as answers with line ranges need.
     """
 
     def __init__(self, config: TeacherConfig, max_calls: int, always_reads: bool = False) -> None:
@@ -40,10 +40,10 @@ class ScriptedSearch:
         self._margin = 0.0 if always_reads else config.read_margin
 
     def calls(self, issue: Issue, observations: Sequence[Observation]) -> list[ToolCall]:
-        """Calls of the next turn; empty when the search is over and the answer is due.
+        """Return the calls of the next turn; none when the search is over and the answer is due.
 
         Args:
-            issue: only its problem statement is looked at.
+            issue: only its problem statement is used.
             observations: of the earlier turns.
         """
         terms = search_terms(issue.problem_statement)
@@ -58,7 +58,7 @@ class ScriptedSearch:
         return []
 
     def _read(self, file: RankedFile, shown: ShownFile) -> ToolCall:
-        """A read around a line that the model was shown, the most telling one if it was."""
+        """Return a read around a line that the model was shown, the best-ranked one if possible."""
         line = file.line if file.line in shown.lines else min(shown.lines, default=1)
         start = max(1, line - 2)
         return ToolCall("read", {"path": file.path, "start": start, "end": start + self._config.read_lines - 1})
@@ -70,13 +70,13 @@ class ScriptedSearch:
         return calls[: self._max_calls]
 
     def _second(self, terms: Sequence[Term]) -> list[ToolCall]:
-        """The next terms, when the first ones found nothing at all."""
+        """Return searches for the next terms, when the first ones found nothing."""
         rest = [t for t in terms if t.kind != "path"][self._config.greps :]
         return [_grep(t) for t in rest[: self._config.greps]][: self._max_calls]
 
 
 class Teacher:
-    """Writes the turns of one rollout, for `ScriptedPolicy`.
+    """Writes the turns of one rollout, for ScriptedPolicy.
 
     Args:
         config: how much it searches and answers.
@@ -84,7 +84,7 @@ class Teacher:
         prompt: form of the answer that the system prompt asks for (agent.prompt).
 
     Attributes:
-        observations: of all turns, once the rollout is over.
+        observations: of all turns, complete once the rollout is over.
     """
 
     def __init__(self, config: TeacherConfig, max_calls: int, prompt: str = "short") -> None:
@@ -94,7 +94,7 @@ class Teacher:
         self.observations: tuple[Observation, ...] = ()
 
     async def write(self, state: TurnState) -> str:
-        """The text of the next turn."""
+        """Return the text of the next turn."""
         self.observations = state.observations
         calls = [] if state.answer_turn else self._search.calls(state.issue, state.observations)
         return calls_text(calls) if calls else self._answer(state)
@@ -104,35 +104,33 @@ class Teacher:
         return answer_text(
             files,
             gold_ranges_shown(state.issue, state.observations, files) if self._prompt == "detailed" else None,
-            gold_entities_heard(state, files) if self._prompt == "entities" else None,
+            gold_entities_shown(state, files) if self._prompt == "entities" else None,
         )
 
 
 def shown_so_far(observations: Sequence[Observation]) -> tuple[ShownFile, ...]:
-    """Every file that some turn has shown, in the order in which they were shown."""
+    """Return every file that some turn showed, in the order in which they were shown."""
     return merged(file for turn in observations for file in turn.files)
 
 
 def gold_shown(issue: Issue, observations: Sequence[Observation]) -> list[str]:
-    """Gold files that the model was shown, in that order: the ceiling of an answer that invents nothing."""
+    """Return the gold files that the model was shown, in that order: the ceiling of an answer that invents nothing."""
     return [file.path for file in shown_so_far(observations) if file.path in issue.gold_files]
 
 
 def gold_met(issue: Issue, observations: Sequence[Observation]) -> list[str]:
-    """Gold files among all that the search matched, shown or not: what a better display could give."""
-    met = dict.fromkeys(match.path for turn in observations for result in turn.results for match in result.files)
-    return [path for path in met if path in issue.gold_files]
+    """Return the gold files that the search matched, shown or not: the ceiling of a better display."""
+    matched = dict.fromkeys(match.path for turn in observations for result in turn.results for match in result.files)
+    return [path for path in matched if path in issue.gold_files]
 
 
 def first_row(observations: Sequence[Observation]) -> list[str]:
-    """The first file that was shown, no model: what an agent has to beat to show that it learned more than the tools
-    know.
-    """
+    """Return the first file shown: a baseline that an agent has to beat to have learned more than the tools know."""
     return [file.path for file in shown_so_far(observations)][:1]
 
 
 def gold_ranges_shown(issue: Issue, observations: Sequence[Observation], files: Sequence[str]) -> list[LineRange]:
-    """The part of each gold range that was shown, from its first to its last line shown; ranges of `files` alone."""
+    """Return the shown part of each gold range in `files`, from its first to its last line shown."""
     lines = {file.path: file.lines for file in shown_so_far(observations) if file.path in files}
     ranges = []
     for gold in issue.gold_ranges:
@@ -142,11 +140,11 @@ def gold_ranges_shown(issue: Issue, observations: Sequence[Observation], files: 
     return ranges
 
 
-def gold_entities_heard(state: TurnState, files: Sequence[str]) -> list[Entity]:
-    """Gold classes and functions of `files` whose names all stand in the issue as prompted or in an observation."""
-    heard = {name for role, text in state.messages if role == "user" for name in _NAME.findall(text)}
+def gold_entities_shown(state: TurnState, files: Sequence[str]) -> list[Entity]:
+    """Return the gold classes and functions of `files` whose names stand in the prompt or an observation."""
+    names = {name for role, text in state.messages if role == "user" for name in _NAME.findall(text)}
     entities = state.issue.gold_entities or ()
-    return [entity for entity in entities if entity.path in files and heard.issuperset(entity.name.split("."))]
+    return [entity for entity in entities if entity.path in files and names.issuperset(entity.name.split("."))]
 
 
 def _grep(term: Term) -> ToolCall:
@@ -157,7 +155,7 @@ def _grep(term: Term) -> ToolCall:
 
 
 def _is_close(ranked: Sequence[RankedFile], margin: float) -> bool:
-    """Whether a second file scores nearly as much as the first, so that a look into both may decide."""
+    """Return whether a second file scores nearly as much as the first, so that reading both may decide."""
     return bool(ranked) and (margin <= 0 or (len(ranked) > 1 and ranked[1].score >= margin * ranked[0].score))
 
 

@@ -1,4 +1,4 @@
-"""Search terms from an issue's text alone: what a person would grep for before having seen the code."""
+"""Search terms from an issue's text: what a person would grep for before seeing the code."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 
-# Names that occur in nearly every file or report; they find everything and so nothing.
+# Names that occur in nearly every file or report.
 _COMMON = frozenset(
     """
     self cls args kwargs true false none null todo fixme python pip conda import from print return class def lambda
@@ -28,11 +28,11 @@ _COMMON = frozenset(
     """.split()
 ) | frozenset(k.lower() for k in keyword.kwlist)
 
-# Each of these takes time in proportion to the text, whatever it is.
+# Each of these matches in linear time on any text.
 _PATH = re.compile(r"(?<![\w/.-])((?:[\w.-]+/)*[\w-]+\.(?:py|pyx|pyi|js|ts|go|rs|java|rb|c|h|cpp|hpp))\b")
 _TRACE = re.compile(r'File "([^"\n]+)", line \d+, in (\w+)')
 _TICKED = re.compile(r"`{1,2}([^`\n]{2,80})`{1,2}")
-_CALL = re.compile(r"(?<![\w.])([\w.]++)\(")  # the parts that are no names are left out later
+_CALL = re.compile(r"(?<![\w.])([\w.]++)\(")  # add_name drops parts that are no names
 _DOTTED = re.compile(r"\b([A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+)\b")
 _SNAKE = re.compile(r"\b(_{0,2}[A-Za-z]\w*_\w+)\b")
 _CAMEL = re.compile(r"\b([A-Z][a-z0-9]++[A-Z][A-Za-z0-9]*+|[a-z][a-z0-9]*+[A-Z]\w++)\b")
@@ -52,7 +52,7 @@ class Term:
     Attributes:
         text: literal text to search for (not a regular expression); for a path, its last part.
         kind: "path", "identifier", "message" (part of an error message), or "word".
-        weight: how telling it looks, > 0; only the order matters.
+        weight: > 0; more telling terms weigh more, only the order matters.
     """
 
     text: str
@@ -61,14 +61,13 @@ class Term:
 
 
 def search_terms(statement: str) -> list[Term]:
-    """Terms of an issue, most telling first, without duplicates.
+    """Return the search terms of an issue, most telling first, without duplicates (case ignored).
 
-    Paths and names in tracebacks count most, then names written as code, then messages of raised errors, then words of
-    the
-    title. A name that is said again, or in the title, counts more. Case decides nothing about duplicates.
+    Paths and names in tracebacks weigh most, then names written as code, messages of raised errors, and words of the
+    title. A name that is repeated, or stands in the title, weighs more.
 
     Args:
-        statement: problem statement of any length; the first line is taken for the title.
+        statement: problem statement of any length; its first line is taken for the title.
     """
     title = statement.strip().partition("\n")[0][:_TITLE_CHARS]
     weights: dict[tuple[str, str], float] = defaultdict(float)
@@ -80,7 +79,7 @@ def search_terms(statement: str) -> list[Term]:
             return
         key = (kind, text.lower())
         spelled.setdefault(key, text)
-        # Saying a name again makes it more telling, ever less so.
+        # Each repetition adds less.
         weights[key] = weight if key not in weights else weights[key] + 0.25 * weight
 
     def add_name(name: str, weight: float) -> None:
@@ -91,7 +90,7 @@ def search_terms(statement: str) -> list[Term]:
                 add(parts[-2], "identifier", 0.4 * weight)
 
     traced = _TRACE.findall(statement)
-    for depth, (path, function) in enumerate(reversed(traced)):  # the innermost frame is named last and tells most
+    for depth, (path, function) in enumerate(reversed(traced)):  # the innermost frame comes last and is most telling
         inside = "site-packages" in path or "/lib/python" in path
         share = 1.0 / (1 + depth)
         add(path.replace("\\", "/").rpartition("/")[2], "path", 5.0 * share * (0.7 if inside else 1.0))
@@ -137,6 +136,6 @@ def search_terms(statement: str) -> list[Term]:
 
 
 def _literal_part(message: str) -> str:
-    """The longest piece of a message that is likely to stand in the source as it is: values and quotes cut out."""
+    """Return the longest piece of a message that may stand verbatim in the source, without values and quotes."""
     pieces = re.split(r"['\"`{}<>\[\]()%]|\b\d[\w.]*|\b[\w.]*[/\\][\w./\\]*|: ", message)
     return max((p.strip(" .,:;-") for p in pieces), key=len, default="")[:60]

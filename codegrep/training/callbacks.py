@@ -1,4 +1,4 @@
-"""What both trainers do at the end of a step: log, stop in time, report checkpoints."""
+"""Callbacks of both trainers: log a step, stop in time, report checkpoints."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ PROGRESS_FILE = "codegrep_progress.json"
 
 
 class StepLog(TrainerCallback):
-    """Hands the numbers of each step to `on_log`, on rank 0, under the project's names.
+    """Passes the metrics of each step to `on_log` on rank 0.
 
     Args:
-        on_log: called with (optimiser step, numbers).
+        on_log: called with (optimiser step, metrics).
         rename: from the trainer's log to the project's names.
     """
 
@@ -30,39 +30,38 @@ class StepLog(TrainerCallback):
 
     def on_log(
         self,
-        args: TrainingArguments,
+        _args: TrainingArguments,
         state: TrainerState,
-        control: TrainerControl,
+        _control: TrainerControl,
         logs: dict[str, Any] | None = None,
-        **kwargs: Any,
+        **_kwargs: Any,
     ) -> None:
-        numbers = self._rename(logs or {})
-        if numbers and state.is_world_process_zero:
-            # The closing log of a run (train_runtime) lacks the step's numbers: what was last is kept for reports.
-            self.last.update(numbers)
-            self._on_log(state.global_step, numbers)
+        """Log one step."""
+        metrics = self._rename(logs or {})
+        if metrics and state.is_world_process_zero:
+            self.last.update(metrics)  # not replaced: a run's closing log (train_runtime) has no metrics of a step
+            self._on_log(state.global_step, metrics)
 
 
 class TimeLimit(TrainerCallback):
-    """Ends training after so many minutes, counted over restarts, or when it is asked to, with a checkpoint; says so in
-    `reason`.
+    """Ends training with a checkpoint, after some minutes or on request; `reason` then says why.
 
     Args:
-        minutes: 0 means no limit.
-        every: stop only after a multiple of so many steps (inner updates of one batch are not torn apart).
-        resumed: seconds that were used before this start.
+        minutes: counted over restarts; 0 means no limit.
+        every: stop only after a multiple of so many steps, so that the updates of one batch stay together.
+        resumed: seconds used before this start.
     """
 
     def __init__(self, minutes: float, every: int = 1, resumed: float = 0.0) -> None:
         self._limit = minutes * 60
         self._every = every
         self._started = time.monotonic() - resumed
-        self._asked = ""
+        self._requested = ""
         self.reason = ""
 
     def stop(self, why: str) -> None:
-        """End training after the next step that may be the last. Every rank has to ask at the same step."""
-        self._asked = self._asked or why
+        """End training after the next step that may be the last. Every rank has to call it at the same step."""
+        self._requested = self._requested or why
 
     @property
     def used(self) -> float:
@@ -70,26 +69,29 @@ class TimeLimit(TrainerCallback):
         return time.monotonic() - self._started
 
     def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, _args: TrainingArguments, state: TrainerState, control: TrainerControl, **_kwargs: Any
     ) -> TrainerControl:
+        """Stop if it is time; always save after the last step."""
         late = self._limit and self.used >= self._limit
-        why = self._asked or (f"{self._limit / 60:g} minutes are used up" if late else "")
+        why = self._requested or (f"{self._limit / 60:g} minutes are used up" if late else "")
         if why and state.global_step % self._every == 0 and state.global_step < state.max_steps:
             where = f"stopped after step {state.global_step} of {state.max_steps}"
             self.reason = f"{where}: {why}; the learning rate schedule was cut"
             control.should_training_stop = True
             control.should_save = True
         if state.global_step >= state.max_steps:
-            control.should_save = True  # the last step always leaves a checkpoint
+            control.should_save = True
         return control
 
 
 class CheckpointReport(TrainerCallback):
-    """Passes every checkpoint on, on every rank equally often (Ray Train waits for all ranks).
+    """Reports every checkpoint, on every rank equally often, for Ray Train waits for all ranks.
 
     Args:
-        report: called with (step, folder, last numbers).
-        notes: plain data that is written into the checkpoint beside the progress, and read again by `read_progress`.
+        report: called with (step, folder, last metrics).
+        log: has the last metrics.
+        limit: has the seconds used and the reason of an early stop.
+        notes: plain data to write into the checkpoint beside the progress; `read_progress` returns it.
     """
 
     def __init__(
@@ -101,7 +103,8 @@ class CheckpointReport(TrainerCallback):
     ) -> None:
         self._report, self._log, self._limit, self._notes = report, log, limit, notes
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, _control: TrainerControl, **_kwargs: Any) -> None:
+        """Report one checkpoint."""
         folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         if state.is_world_process_zero:
             progress = {
@@ -116,9 +119,7 @@ class CheckpointReport(TrainerCallback):
 
 
 def read_progress(checkpoint: Path | None) -> dict[str, Any]:
-    """What `CheckpointReport` noted in a checkpoint: step, max_steps, used_seconds, stopped, and its notes; empty for
-    None.
-    """
+    """Return what `CheckpointReport` wrote into a checkpoint: step, max_steps, used_seconds, stopped, and its notes."""
     path = checkpoint / PROGRESS_FILE if checkpoint else None
     if path is None or not path.is_file():
         return {}

@@ -1,31 +1,24 @@
-"""When GRPO ends before its last planned step: the reward has stopped rising while KL is in bounds; or a pause, so that
-the policy can be measured.
-"""
+"""When GRPO ends before its last step: the reward has stopped rising while KL is in bounds, or a measurement is due."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from codegrep.config import EarlyStopConfig
 from codegrep.metrics.scores import ROUNDING
+from codegrep.training.callbacks import TimeLimit
 
-MEMORY = ("reward/total", "policy/kl")  # what a trainer's log has to hold for EarlyStop
-
-
-class Reason(Protocol):
-    """Where it is noted why training ended early (callbacks.TimeLimit)."""
-
-    reason: str
+MEMORY = ("reward/total", "policy/kl")  # metrics that EarlyStop reads from the trainer's log
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """Mean reward and KL (nats/token) of one optimiser step; None where KL was not measured."""
+    """Mean reward and KL (nats a token) of one optimiser step; KL is None where it was not measured."""
 
     step: int
     reward: float
@@ -33,16 +26,15 @@ class StepResult:
 
 
 def plateau(history: Sequence[StepResult], rule: EarlyStopConfig) -> str:
-    """Why training should end now, or "".
+    """Return why training should end after the last step, or "".
 
     CodeGrep (arXiv 2608.05886, section 3.6) stopped at step 897 of 2,000 "when the reward no longer rose and KL was
-    safe", without giving the rule. The reading here: the mean reward over `window` steps has not risen by `min_gain`
-    above its best for `patience` steps, and mean KL over the last window is at most `max_kl`. With KL out of bounds the
-    run is not called converged and goes on; KL that was not measured has no bounds.
+    safe", without giving the rule. Here: the mean reward over `window` steps has not risen by `min_gain` above its best
+    for `patience` steps, and mean KL over the last window is at most `max_kl`. KL that was not measured is in bounds.
 
     Args:
-        history: steps in order, from the first.
-        rule: see EarlyStopConfig.
+        history: all steps in order.
+        rule: window, patience and bounds.
     """
     if len(history) < max(rule.window, rule.min_steps):
         return ""
@@ -68,21 +60,21 @@ def plateau(history: Sequence[StepResult], rule: EarlyStopConfig) -> str:
 
 
 class EarlyStop(TrainerCallback):
-    """Ends training by `plateau`, with a checkpoint. Its memory is the trainer's log, which checkpoints carry along.
+    """Ends training by `plateau`, with a checkpoint. Checkpoints carry the trainer's log, which is its memory.
 
     Args:
-        rule: see EarlyStopConfig.
-        limit: where the reason is noted.
-        every: stop only after a multiple of so many steps (inner updates of one batch are not torn apart).
+        rule: train.early_stop.
+        limit: its `reason` is set.
+        every: stop only after a multiple of so many steps, so that the updates of one batch stay together.
     """
 
-    def __init__(self, rule: EarlyStopConfig, limit: Reason, every: int = 1) -> None:
+    def __init__(self, rule: EarlyStopConfig, limit: TimeLimit, every: int = 1) -> None:
         self._rule, self._limit, self._every = rule, limit, every
 
     def on_log(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, _args: TrainingArguments, state: TrainerState, control: TrainerControl, **_kwargs: Any
     ) -> TrainerControl:
-        """Judge after each step; the same on every rank, since TRL logs what it has gathered from all."""
+        """Judge after each step. All ranks decide alike, for TRL logs what it gathers from all."""
         due = self._rule.enabled and state.global_step < state.max_steps and state.global_step % self._every == 0
         if due and (reason := plateau(steps_of(state.log_history), self._rule)):
             self._limit.reason = reason
@@ -92,14 +84,13 @@ class EarlyStop(TrainerCallback):
 
 
 def steps_of(log_history: Sequence[Mapping[str, Any]]) -> list[StepResult]:
-    """The steps of a trainer's log; the later entry counts where a step was done twice."""
-    found = {}
+    """Return the steps of a trainer's log."""
     reward, kl = MEMORY
-    for entry in log_history:
-        if reward in entry and "step" in entry:
-            step = int(entry["step"])
-            found[step] = StepResult(step, float(entry[reward]), float(entry[kl]) if kl in entry else None)
-    return [found[step] for step in sorted(found)]
+    return [
+        StepResult(int(entry["step"]), float(entry[reward]), float(entry[kl]) if kl in entry else None)
+        for entry in log_history
+        if reward in entry
+    ]
 
 
 class PauseAt(TrainerCallback):
@@ -113,9 +104,9 @@ class PauseAt(TrainerCallback):
         self._step = step
 
     def on_step_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+        self, _args: TrainingArguments, state: TrainerState, control: TrainerControl, **_kwargs: Any
     ) -> TrainerControl:
-        """See TrainerCallback."""
+        """Pause if the step is reached."""
         if self._step and state.global_step >= self._step:
             control.should_save = True
             control.should_training_stop = True

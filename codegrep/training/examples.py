@@ -1,7 +1,4 @@
-"""From rollout records to what supervised training works on: token ids and a weight for each.
-
-Pure Python, no torch. Nothing is truncated: an example that is too long is left out and counted.
-"""
+"""From rollouts to supervised examples: token ids and a weight for each. Nothing is truncated. Imports no torch."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ class Example:
     """One sequence.
 
     Attributes:
-        input_ids: (T,) prompt and completion, as the model saw them.
+        input_ids: (T,) prompt and completion.
         weights: (T,) weight of predicting each token; 0 on the prompt, tool text and scaffolding.
     """
 
@@ -37,12 +34,12 @@ class Example:
 
 @dataclass
 class ExampleSet:
-    """Usable examples, and what was left out and why.
+    """Usable examples, and how many were left out.
 
     Attributes:
         examples: in the order of the rollouts.
-        left_out: count by reason: "infrastructure" and "prompt_too_long" (lost rollouts), "too_long", "no_weight" (all
-            turns weigh 0), "broken_record" (lengths or turn spans disagree with the loss mask).
+        left_out: count by reason: the exit cause of lost rollouts, "too_long", "no_weight" (all turns weigh 0),
+            "broken_record" (lengths or turn spans disagree with the loss mask).
     """
 
     examples: list[Example] = field(default_factory=list)
@@ -50,18 +47,18 @@ class ExampleSet:
 
 
 def make_examples(rollouts: Iterable[Rollout], max_tokens: int) -> ExampleSet:
-    """Examples of `rollouts`; longer than max_tokens is left out and counted.
+    """Return the examples of rollouts, leaving out those longer than max_tokens.
 
-    The weight of a token is its loss mask times the weight of its turn (SPEC 3.3).
+    The weight of a token is its loss mask times the weight of its turn (colgrep, arXiv 2610.05099).
     """
-    made = ExampleSet()
+    result = ExampleSet()
     for rollout in rollouts:
         example = _example(rollout, max_tokens)
         if isinstance(example, str):
-            made.left_out[example] += 1
+            result.left_out[example] += 1
         else:
-            made.examples.append(example)
-    return made
+            result.examples.append(example)
+    return result
 
 
 def _example(rollout: Rollout, max_tokens: int) -> Example | str:
@@ -90,15 +87,18 @@ def _example(rollout: Rollout, max_tokens: int) -> Example | str:
 def plan_steps(
     lengths: Sequence[int], tokens_per_step: int, epochs: float, seed: int, workers: int = 1
 ) -> list[list[list[int]]]:
-    """Which examples each worker takes at each optimiser step: plan[step][worker] = indices. Made once, from the seed.
+    """Return which examples each worker takes at each optimiser step: plan[step][worker] = indices.
 
-    Sequences of about one length stand together, so that little is padding: each epoch is shuffled, cut into windows,
-    sorted by length inside a window, filled into steps, and the steps are shuffled. Every epoch holds every example
-    once. A worker's share of a step, padding included, stays within tokens_per_step / workers (a longer sequence goes
-    alone). With more workers than sequences left, a worker repeats none and takes an empty list.
+    Each epoch holds every example once. It is shuffled, cut into windows, sorted by length inside a window to save
+    padding, and filled into steps, which are shuffled. A worker's share of a step, padding included, stays within
+    tokens_per_step / workers; a longer sequence goes alone. In the last step workers may get an empty share.
 
     Args:
-        lengths: tokens of each example. epochs: a fraction cuts the last epoch.
+        lengths: tokens of each example.
+        tokens_per_step: of all workers, padding included.
+        epochs: a fraction cuts the last epoch.
+        seed: of the shuffles.
+        workers: Ray Train workers.
     """
     budget = max(1, tokens_per_step // workers)
     steps: list[list[list[int]]] = []
@@ -127,7 +127,7 @@ def _plan_epoch(lengths: Sequence[int], budget: int, draw: random.Random, worker
 def _fill(ordered: Sequence[int], lengths: Sequence[int], budget: int) -> list[list[int]]:
     batches: list[list[int]] = []
     for index in ordered:
-        # Ascending lengths: the newest is the longest, so it sets the padding of the batch.
+        # Lengths ascend, so the newest sequence sets the padding of the batch.
         if batches and (len(batches[-1]) + 1) * lengths[index] <= budget:
             batches[-1].append(index)
         else:

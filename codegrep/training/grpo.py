@@ -1,4 +1,4 @@
-"""GRPO on rollouts that come from elsewhere: TRL's trainer, told how to collect, score and weigh (SPEC 1.5, 1.6)."""
+"""GRPO (CodeGrep, arXiv 2608.05886, eq 6 to 8): TRL's trainer with rollouts, rewards and advantages of this project."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from trl import GRPOConfig
 
 from codegrep.config import GRPOSettings, LoraSettings, SyncConfig
+from codegrep.engines.cpu.lora_linear import use_fused_lora
 from codegrep.errors import ConfigError, InfrastructureError
 from codegrep.issues.issue import Issue
 from codegrep.judges.verdicts import Verdicts
@@ -32,7 +33,6 @@ from codegrep.tracking.names import from_trl
 from codegrep.training.convergence import MEMORY
 from codegrep.training.grpo_setup import grpo_arguments, schedule, training_rows
 from codegrep.training.lora import PolicyModel, lora_config
-from codegrep.training.lora_linear import use_fused_lora
 from codegrep.training.loss_terms import Denominator, SequenceCorrection, aggregate, kl_k2, kl_k3
 from codegrep.training.refill import Refill
 from codegrep.training.score_batch import BatchScorer, DeadGroups, ScoredRollout
@@ -40,41 +40,50 @@ from codegrep.training.scoring import add_scoring
 from codegrep.training.signal_metrics import judge_sums, settlement_sums
 from codegrep.training.step_metrics import Sums, add_up, kept, rollout_sums
 from codegrep.training.token_metrics import Clip, LogprobGap, token_sums
-from codegrep.training.trl_hooks import SeamedGRPOTrainer
+from codegrep.training.trl_hooks import HookedGRPOTrainer
 
 # (issues, group size, optimiser step) -> group_size rollouts of the first issue, then of the second, and so on.
 Collect = Callable[[Sequence[Issue], int, int], list[Rollout]]
 
-os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # rollout_func is announced as experimental at every start
+os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # silences a warning about rollout_func at every start
 
 
-class CodegrepGRPOTrainer(SeamedGRPOTrainer):
+class CodegrepGRPOTrainer(HookedGRPOTrainer):
     """GRPO with tool text masked, advantages scaled after normalisation, and lost rollouts left out.
 
     Advantage of rollout i: A_i = s_i · (R_i - mean) / (std + 1e-4), mean and std over the scored rollouts of its group,
-    s_i = factor(outcome_i) (CodeGrep eq 6 and 8). With turn scores it is A_i · a_i(t) at token t (SPEC 4.2). Governance
-    says which rollouts are scored and which of their tokens are in the loss and in KL (SPEC 4.4); by its default a
+    s_i = factor(outcome_i) (CodeGrep eq 6 and 8). With turn scores it is A_i · a_i(t) at token t (arXiv 2605.07276).
+    Governance decides which rollouts are scored and which of their tokens are in the loss and in KL; by default a
     rollout with exit cause "infrastructure" has no reward, advantage 0, and no token in the loss or in KL.
 
-    KL is measured against `model` as it is at the start: the warm-started one, merged
-    (`codegrep.training.lora.merge_adapter`). With LoRA it is the model with the adapter off; where all weights are
-    trained TRL loads a second copy of it from its folder, if KL is scored.
+    KL is measured against `model` as it is at the start: the warm-started model with its adapter merged. With LoRA the
+    reference is the model with the adapter off; where all weights are trained, TRL loads a second copy if KL is scored.
 
-    Log-probabilities at sampling, which engines give raw (before temperature, top-p and top-k: processed ones drive a
-    ratio to zero), are an alarm: `policy/logprob_gap` and `policy/ess` say how far engine and trainer are apart, and
-    beyond the bounds of `sync` training stops. Where `sync` lets the engine fall behind, the policy term of each token
-    is also multiplied by the truncated ratio of trainer to engine.
+    Engines give raw log-probabilities, before temperature, top-p and top-k. `policy/logprob_gap` and `policy/ess` say
+    how far engine and trainer are apart; beyond the bounds of `sync` training stops. If `sync` lets the engine fall
+    behind, the policy term of each token is multiplied by the truncated ratio of trainer to engine.
 
     Args:
-        model: through `scoring.add_scoring`; with frozen weights, to which the adapter is attached here, or trainable.
-        collect: see `Collect`; it gets this worker's issues only.
-        reward, factor: design and advantage factor.
+        model: after `scoring.add_scoring`; frozen, for an adapter to be attached here, or trainable.
+        tokenizer: for its end-of-turn token.
+        issues: all training issues.
+        collect: samples rollouts of this worker's issues.
+        reward: the reward design.
+        factor: of the advantages.
         baseline: "loo" multiplies R - mean by n/(n-1), n the scored rollouts of the group.
-        rules, process, verdicts: governance, turn scores, and the judge of answers.
-        lora, settings: train.lora, or None to train all weights; train.grpo.
-        max_completion_tokens: for loss_type dr_grpo, and for the record.
+        rules: governance.
+        process: turn scores.
+        verdicts: the judge of answers.
+        lora: train.lora, or None to train all weights.
+        settings: train.grpo.
+        max_completion_tokens: for loss_type dr_grpo.
+        output_dir: for checkpoints.
+        seed: of the schedule and of the adapter's initial weights.
         workers: Ray Train workers; each takes whole groups.
-        sync: engine.sync. collected: numbers of the last `collect`.
+        use_cpu: train on the CPU.
+        gradient_checkpointing: train.gradient_checkpointing.
+        sync: engine.sync.
+        collected: returns the metrics of the last `collect`.
 
     Raises:
         ConfigError: prompts_per_step cannot be divided among workers and microbatches.
@@ -121,8 +130,15 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         self._sums: list[Sums] = []
         self._engine_state: dict[str, float] = {}
         self.own_metrics: dict[str, float] = {}
-        arguments = grpo_arguments(settings, output_dir, seed, workers, max_completion_tokens, use_cpu)
-        arguments.gradient_checkpointing = gradient_checkpointing
+        arguments = grpo_arguments(
+            settings,
+            output_dir,
+            seed,
+            workers=workers,
+            max_completion_tokens=max_completion_tokens,
+            use_cpu=use_cpu,
+            gradient_checkpointing=gradient_checkpointing,
+        )
         rows = schedule([issue.instance_id for issue in issues], settings, seed)
         self._refills = Refill(
             ids=list(self._issues),
@@ -147,16 +163,15 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         )
         if self.ref_model is not None and use_cpu:
             add_scoring(self.ref_model)
-        if use_cpu:
-            use_fused_lora(self.policy)
+        use_fused_lora(self.policy)
 
     @property
     def policy(self) -> PolicyModel:
-        """The model in training, without wrappers for distributed training."""
+        """The model in training, without the wrappers of distributed training."""
         return cast(PolicyModel, self.accelerator.unwrap_model(self.model))
 
-    def _roll_out(self, prompts: list[str], trainer: Any) -> dict[str, list[Any]]:
-        """TRL's rollout_func: prompts are instance ids, each num_generations times."""
+    def _roll_out(self, prompts: list[str], _trainer: Any) -> dict[str, list[Any]]:
+        """Roll out as TRL's rollout_func: prompts are instance ids, each num_generations times."""
         size = self._group_size
         ids = prompts[::size]
         if prompts != [instance_id for instance_id in ids for _ in range(size)]:
@@ -164,7 +179,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
                 "TRL no longer repeats each prompt num_generations times", "Use the pinned version of trl"
             )
         self._phases.clear()
-        self._settled = self._collected_and_settled(ids)
+        self._settled = self._collect_and_score(ids)
         first = list(self._settled)
         drawn = [*first, *self._refill(len(ids))]
         self._sums += [{name: (seconds, 1.0) for name, seconds in self._phases.items()}, rollout_sums(drawn, size)]
@@ -173,14 +188,12 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         settled = self._settled
         return training_rows([one.rollout for one in settled], [one.mask for one in settled], self._end)
 
-    def _collected_and_settled(self, ids: Sequence[str]) -> list[ScoredRollout]:
-        """Groups of these issues. Everything but the advantage is decided here: what is masked has to be known before
-        TRL counts tokens.
-        """
+    def _collect_and_score(self, ids: Sequence[str]) -> list[ScoredRollout]:
+        """Collect and score groups of these issues; masks have to be known before TRL counts tokens."""
         size, start = self._group_size, time.perf_counter()
         rollouts = self._collect([self._issues[instance_id] for instance_id in ids], size, self.state.global_step)
         self._check(rollouts, [instance_id for instance_id in ids for _ in range(size)])
-        self._take_numbers(self._collected())
+        self._take_metrics(self._collected())
         collected = time.perf_counter()
         judged = self._settlement.judge(rollouts, self._issues, outcome_for)
         settled = self._settlement.settle(rollouts, self._issues, outcome_for, size, judged)
@@ -191,21 +204,19 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
             self._sums.append(judge_sums(judged))
         return settled
 
-    def _take_numbers(self, numbers: Mapping[str, float]) -> None:
-        """Numbers of one `collect`: faults and seconds add up over the rounds of a step, the rest is a state."""
-        self._sums.append({name: (value, None) for name, value in numbers.items() if name.startswith("errors/")})
-        if "engine/sync_seconds" in numbers:
-            self._phases["engine/sync_seconds"] += numbers["engine/sync_seconds"]
+    def _take_metrics(self, metrics: Mapping[str, float]) -> None:
+        """Take the metrics of one `collect`: errors and seconds add up over a step."""
+        self._sums.append({name: (value, None) for name, value in metrics.items() if name.startswith("errors/")})
+        if "engine/sync_seconds" in metrics:
+            self._phases["engine/sync_seconds"] += metrics["engine/sync_seconds"]
         self._engine_state = {
             name: value
-            for name, value in numbers.items()
+            for name, value in metrics.items()
             if name != "engine/sync_seconds" and not name.startswith("errors/")
         }
 
     def _refill(self, groups: int) -> list[ScoredRollout]:
-        """Give the places of dropped groups to other issues, as far as train.grpo.refill_rounds goes; the groups that
-        were sampled for it.
-        """
+        """Replace dropped groups by groups of other issues, in train.grpo.refill_rounds; return all groups sampled."""
         size, filled, drawn = self._group_size, 0, list[ScoredRollout]()
 
         def dead() -> list[int]:
@@ -214,7 +225,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
 
         batch = self.state.global_step // self._loss.updates_per_batch
         for ids in self._refills.draw(batch, lambda: len(dead())):
-            places, fresh = dead(), self._collected_and_settled(ids)
+            places, fresh = dead(), self._collect_and_score(ids)
             drawn += fresh
             for number, place in enumerate(places[: len(ids)]):
                 group = fresh[number * size : (number + 1) * size]
@@ -235,15 +246,15 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
                     f"rollout {rollout.rollout_id} has no tokens, or a loss mask of another length"
                 )
 
-    def reward(self, prompts: list[str], **kwargs: Any) -> list[float | None]:
-        """TRL's reward function: the total of each rollout after governance, None where it is outside its group."""
+    def reward(self, *_args: Any, **_kwargs: Any) -> list[float | None]:
+        """Return each rollout's reward after governance, None outside its group; TRL's reward function."""
         return [None if settled.reward is None else settled.reward.total for settled in self._settled]
 
     def shape_advantages(self, advantages: Tensor, width: int) -> Tensor:
-        """Multiply by the factor of each rollout after the group's normalisation, then by the weights of its turns."""
+        """Multiply normalised advantages by the factor of each rollout, then by the weights of its turns."""
         settled, floor = self._settled, self._settlement.process.floor
         factors = [0.0 if s.reward is None else float(self._factor(s.outcome)) for s in settled]
-        # A group without spread has A = 0 exactly; TRL leaves the rounding error of its mean, over 1e-4.
+        # A group without spread has A = 0; TRL leaves the rounding error of its mean, divided by 1e-4.
         alive = torch.tensor([s.alive for s in settled], device=advantages.device)
         totals = np.array([math.nan if s.reward is None else s.reward.total for s in settled])
         of_baseline = baseline_factors(totals, np.arange(len(totals)) // self._group_size, self._baseline)
@@ -259,7 +270,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         return shaped[:, None] * weights
 
     def batch_scale(self, output: dict[str, Any]) -> Tensor | None:
-        """Rollouts by rollouts in the loss, over all workers, for denominator "in_loss"."""
+        """Return all rollouts over rollouts in the loss, of all workers, for denominator "in_loss"."""
         if self._loss.denominator != "in_loss":
             return None
         mask = output["completion_mask"] * output["tool_mask"]
@@ -268,7 +279,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         return every / kept.clamp(min=1.0)
 
     def weigh_rollouts(self, logps: Tensor, inputs: dict[str, Any], mask: Tensor) -> Tensor | None:
-        """The sequence correction, where it is on."""
+        """Return the factors of the sequence correction, if it is on."""
         if self._loss.sampling_correction == "none":
             return None
         sampled = inputs.get("sampling_per_token_logps")
@@ -290,7 +301,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         return weights
 
     def extra_loss(self, logps: Tensor, inputs: dict[str, Any], mask: Tensor) -> Tensor | None:
-        """k2 in the place of TRL's k3, where it is asked for."""
+        """Replace TRL's k3 by k2, if kl_estimator asks for it."""
         if self._loss.kl_estimator != "k2" or not self.beta:
             return None
         reference = inputs["ref_per_token_logps"]
@@ -302,7 +313,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         return self.beta * aggregate(difference, mask, self.loss_type, by)
 
     def observe(self, logps: Tensor, entropy: Tensor, inputs: dict[str, Any], mask: Tensor) -> None:
-        """Take the sums of a microbatch."""
+        """Add the token sums of a microbatch to the step's metrics."""
         clip = Clip(self.epsilon_low, self.epsilon_high, self.importance_sampling_level)
         old, reference = inputs.get("old_per_token_logps"), inputs.get("ref_per_token_logps")
         self._sums.append(
@@ -310,7 +321,7 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         )
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """The trainer's numbers; those of the step, added up over the workers, are in `own_metrics`."""
+        """Log the step; metrics added up over the workers are in `own_metrics`."""
         if "loss" in logs:
             self.own_metrics = self._step_metrics()
             check_gap(self.own_metrics, self._sync)
@@ -338,17 +349,21 @@ class CodegrepGRPOTrainer(SeamedGRPOTrainer):
         return metrics | (LogprobGap.pooled(gaps).metrics() if gaps else {})
 
     def grpo_names(self, logs: Any) -> dict[str, float]:
-        """A log of TRL under the project's names, with the own numbers of the step."""
+        """Return a log of TRL under the project's names, with this project's metrics of the step."""
         own = self.own_metrics if "loss" in logs else {}
-        # Its epoch is the share of the schedule that is done.
+        # TRL's epoch is the share of the schedule that is done.
         return {**from_trl({key: value for key, value in logs.items() if key != "epoch"}), **own}
 
 
 def check_gap(metrics: Mapping[str, float], sync: SyncConfig) -> None:
-    """The guard over engine and trainer: on-policy, both give the same tokens nearly the same probability.
+    """Check that on-policy engine and trainer give the same tokens nearly the same probability.
+
+    Args:
+        metrics: of the step.
+        sync: has the bounds.
 
     Raises:
-        InfrastructureError: they do not; the engine generates with other weights, or computes something else.
+        InfrastructureError: they do not: the engine has other weights, or computes something else.
     """
     gap, ess = metrics.get("policy/logprob_gap"), metrics.get("policy/ess")
     if gap is None or ess is None or metrics.get("engine/staleness"):
@@ -365,7 +380,7 @@ def check_gap(metrics: Mapping[str, float], sync: SyncConfig) -> None:
 
 
 def _phase_seconds(rollouts: Sequence[Rollout], wall: float, settlement: float) -> dict[str, float]:
-    """Wall time of collecting, divided as the turns' own clocks say: rollouts overlap, so their sums exceed it."""
+    """Divide the wall time of collecting in proportion to the turns' clocks, whose sum exceeds it."""
     generation = sum(turn.seconds_generation for rollout in rollouts for turn in rollout.turns)
     tools = sum(turn.seconds_tools for rollout in rollouts for turn in rollout.turns)
     share = tools / (generation + tools) if generation + tools else 0.0

@@ -1,4 +1,4 @@
-"""What a GRPO run asks of TRL: its arguments, the order of issues, and rollouts in the form that it takes."""
+"""What a GRPO run gives to TRL: its arguments, the order of issues, and rollouts in TRL's form."""
 
 from __future__ import annotations
 
@@ -13,17 +13,24 @@ from trl import GRPOConfig
 from codegrep.config import GRPOSettings
 from codegrep.errors import ConfigError, DataError
 from codegrep.rollout.record import Rollout
-from codegrep.training.learning_rate import warmup_steps
+from codegrep.training.arguments import common_arguments
 from codegrep.training.scoring import SHAPE
 
-# TRL scores the reference only where the coefficient of KL is not 0. This one is lost in the rounding of any gradient.
-_UNFELT = 1e-12
+# TRL scores the reference only if the coefficient of KL is not 0; this one vanishes in the rounding of any gradient.
+_NO_KL = 1e-12
 
 
 def grpo_arguments(
-    settings: GRPOSettings, output_dir: Path, seed: int, workers: int, max_completion_tokens: int, use_cpu: bool
+    settings: GRPOSettings,
+    output_dir: Path,
+    seed: int,
+    *,
+    workers: int,
+    max_completion_tokens: int,
+    use_cpu: bool,
+    gradient_checkpointing: bool = False,
 ) -> GRPOConfig:
-    """TRL's arguments: a batch is prompts_per_step · group_size rollouts, used for updates_per_batch optimiser steps.
+    """Return TRL's arguments: a batch is prompts_per_step · group_size rollouts, used for updates_per_batch steps.
 
     Raises:
         ConfigError: prompts_per_step cannot be divided.
@@ -38,8 +45,7 @@ def grpo_arguments(
     accumulation = settings.prompts_per_step // per_pass
     every = settings.updates_per_batch
     return GRPOConfig(
-        output_dir=str(output_dir),
-        max_steps=settings.steps,
+        **common_arguments(output_dir, settings.steps, settings.warmup_share, seed, use_cpu),
         per_device_train_batch_size=settings.prompts_per_microbatch * settings.group_size,
         gradient_accumulation_steps=accumulation,
         steps_per_generation=accumulation,
@@ -52,9 +58,8 @@ def grpo_arguments(
         adam_beta1=settings.adam_beta1,
         adam_beta2=settings.adam_beta2,
         weight_decay=settings.weight_decay,
-        warmup_steps=warmup_steps(settings.warmup_share, settings.steps),
         max_grad_norm=settings.max_grad_norm,
-        beta=settings.kl or (_UNFELT if settings.measure_kl else 0.0),
+        beta=settings.kl or (_NO_KL if settings.measure_kl else 0.0),
         epsilon=settings.clip_low,
         epsilon_high=settings.clip_high,
         loss_type=settings.loss_type,
@@ -62,7 +67,7 @@ def grpo_arguments(
         importance_sampling_level=settings.importance,
         mask_truncated_completions=settings.mask_truncated,
         use_bias_correction_kl=settings.kl_estimator == "k3_corrected",
-        # Rollouts are sampled elsewhere. TRL divides logits by the temperature, so it must be the one that was used.
+        # TRL samples nothing, but divides logits by the temperature.
         temperature=settings.temperature,
         top_p=settings.top_p,
         top_k=settings.top_k,
@@ -70,31 +75,18 @@ def grpo_arguments(
         use_vllm=False,
         vllm_importance_sampling_correction=False,
         disable_dropout=False,
-        logging_strategy="steps",
-        logging_steps=1,
-        logging_nan_inf_filter=False,
-        save_strategy="steps",
-        # Never inside the inner updates of a batch: rollouts are not part of a checkpoint.
+        # Never inside the updates of a batch: rollouts are not part of a checkpoint.
         save_steps=math.ceil(settings.save_every / every) * every,
         save_total_limit=settings.keep,
-        seed=seed,
-        data_seed=seed,
-        use_cpu=use_cpu,
-        bf16=not use_cpu,
-        gradient_checkpointing=False,
-        remove_unused_columns=False,
-        dataloader_pin_memory=False,
-        disable_tqdm=True,
-        report_to=[],
-        ddp_find_unused_parameters=False,
+        gradient_checkpointing=gradient_checkpointing,
     )
 
 
 def schedule(ids: Sequence[str], settings: GRPOSettings, seed: int) -> list[str]:
-    """The issue ids of all batches, one after another, so that the place in the data is the step and resume is exact.
+    """Return the issue ids of all batches in order, so that resuming at a step is exact.
 
-    Each pass over the issues is shuffled anew; what does not fill a batch is left to the next pass, so that no batch
-    holds an issue twice.
+    Each pass over the issues is shuffled anew. Issues that do not fill a batch are left out of the pass, so that no
+    batch holds an issue twice.
 
     Raises:
         DataError: fewer issues than prompts_per_step.
@@ -105,20 +97,25 @@ def schedule(ids: Sequence[str], settings: GRPOSettings, seed: int) -> list[str]
             f"{len(ids)} training issues do not fill one step of train.grpo.prompts_per_step={size}",
             "Add issues or lower train.grpo.prompts_per_step",
         )
-    wanted = math.ceil(settings.steps / settings.updates_per_batch) * size
+    total = math.ceil(settings.steps / settings.updates_per_batch) * size
     rows: list[str] = []
-    for epoch in range(math.ceil(wanted / (len(ids) // size * size))):
+    for epoch in range(math.ceil(total / (len(ids) // size * size))):
         order = sorted(ids)
         random.Random(f"{seed}-{epoch}").shuffle(order)
         rows += order[: len(ids) // size * size]
-    return rows[:wanted]
+    return rows[:total]
 
 
 def training_rows(rollouts: Sequence[Rollout], masks: Sequence[Sequence[int]], eos: int) -> dict[str, list[Any]]:
-    """What TRL's rollout_func returns. masks: tokens in the loss.
+    """Return what TRL's rollout_func returns.
 
-    A lost rollout is a single token outside the loss, after the prompt of its group; where the whole group is lost,
-    after another such token, so that a prompt longer than the context never reaches the model.
+    A lost rollout becomes a single token outside the loss, after the prompt of its group. Where the whole group is lost
+    the prompt is such a token too, so that a prompt longer than the context never reaches the model.
+
+    Args:
+        rollouts: groups stand together.
+        masks: of each rollout, 1 on completion tokens in the loss.
+        eos: the token of lost rollouts.
     """
     prompts = {r.instance_id: r.prompt_ids for r in rollouts if not r.lost}
     lost = [r.lost for r in rollouts]

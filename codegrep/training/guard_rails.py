@@ -1,14 +1,10 @@
-"""Guard rails of GRPO: after each step some metrics are held against limits, and what is beyond them is said.
-
-The limits are those of the papers' own trouble (SPEC 1.6): KL, entropy, truncated completions, groups without signal,
-calls that cannot be read.
-"""
+"""Guard rails of GRPO: after each step, metrics are compared with the limits at which the papers report trouble."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -23,8 +19,11 @@ class Alarm:
     """A limit that was passed.
 
     Attributes:
-        rail: its name in train.guard_rails.rails. metric: what was measured.
-        value: mean over the window that ended with `step`. limit: what it is above.
+        step: optimiser step at which it was passed.
+        rail: its name in train.guard_rails.rails.
+        metric: what was measured.
+        value: mean over the window that ended with `step`.
+        limit: what the value is above.
         action: warn, tag or stop.
     """
 
@@ -42,31 +41,25 @@ class Alarm:
 OnAlarm = Callable[[Alarm], None]
 
 
-@dataclass
 class Rail:
-    """One limit and the values that were seen. The window is a mean over so many steps; before it is full nothing is
-    said. With times_start the limit is set by the first full window.
+    """One limit on a metric's mean over a window of steps. Before the window is full there is no alarm.
+
+    With `times_start` the first full window sets the limit.
     """
 
-    name: str
-    config: RailConfig
-    window: int
-    recent: deque[float] = field(default_factory=deque)
-    limit: float | None = None
-    beyond: bool = False
-
-    def __post_init__(self) -> None:
-        if self.limit is None:
-            self.limit = self.config.above
+    def __init__(self, name: str, config: RailConfig, window: int) -> None:
+        self.name = name
+        self.config = config
+        self.limit = config.above
+        self.beyond = False
+        self._recent: deque[float] = deque(maxlen=window)
 
     def see(self, step: int, value: float) -> Alarm | None:
-        """Take a step's value; an alarm when the limit has just been passed, and again only after a way back."""
-        self.recent.append(value)
-        if len(self.recent) > self.window:
-            self.recent.popleft()
-        if len(self.recent) < self.window:
+        """Take a step's value; return an alarm if the mean has just passed the limit."""
+        self._recent.append(value)
+        if len(self._recent) < (self._recent.maxlen or 0):
             return None
-        mean = sum(self.recent) / self.window
+        mean = sum(self._recent) / len(self._recent)
         if self.limit is None:
             assert self.config.times_start is not None
             self.limit = self.config.times_start * mean
@@ -77,26 +70,24 @@ class Rail:
         return None
 
     def state(self) -> dict[str, Any]:
-        """Plain data for a checkpoint."""
-        return {"recent": list(self.recent), "limit": self.limit, "beyond": self.beyond}
+        """Return plain data for a checkpoint."""
+        return {"recent": list(self._recent), "limit": self.limit, "beyond": self.beyond}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from `state`. A limit that the configuration names itself is the configuration's."""
-        self.recent = deque((float(value) for value in state["recent"]), maxlen=None)
-        while len(self.recent) > self.window:
-            self.recent.popleft()
+        """Continue from `state`. A limit that the configuration sets stays the configuration's."""
+        self._recent.extend(float(value) for value in state["recent"])
         if self.config.above is None and state["limit"] is not None:
             self.limit = float(state["limit"])
         self.beyond = bool(state["beyond"])
 
 
 class GuardRails(TrainerCallback):
-    """Looks at every step's numbers on every rank (they are the same on all), and speaks on rank 0.
+    """Compares every step's metrics, which are equal on all ranks, with the rails.
 
     Args:
         config: train.guard_rails.
         rename: from the trainer's log to the project's names.
-        limit: ends training when a rail with action "stop" says so.
+        limit: ends training at an alarm with action "stop".
         on_alarm: called on rank 0.
         resumed: `state()` of the checkpoint that training continues from.
     """
@@ -121,17 +112,18 @@ class GuardRails(TrainerCallback):
 
     def on_log(
         self,
-        args: TrainingArguments,
+        _args: TrainingArguments,
         state: TrainerState,
-        control: TrainerControl,
+        _control: TrainerControl,
         logs: dict[str, Any] | None = None,
-        **kwargs: Any,
+        **_kwargs: Any,
     ) -> None:
+        """Compare one step."""
         if not logs or "loss" not in logs:  # the closing log of a run
             return
-        numbers = self._rename(logs)
+        metrics = self._rename(logs)
         for rail in self.rails:
-            value = numbers.get(rail.config.metric)
+            value = metrics.get(rail.config.metric)
             if value is None or value != value:  # not measured in this step
                 continue
             alarm = rail.see(state.global_step, value)
@@ -143,9 +135,9 @@ class GuardRails(TrainerCallback):
                 self._on_alarm(alarm)
 
     def metrics(self) -> dict[str, float]:
-        """1 for each rail that is passed now, else 0."""
+        """Return 1 for each rail that is passed now, else 0."""
         return {f"guard/{rail.name}": float(rail.beyond) for rail in self.rails}
 
     def state(self) -> dict[str, Any]:
-        """Plain data for a checkpoint."""
+        """Return plain data for a checkpoint."""
         return {rail.name: rail.state() for rail in self.rails}

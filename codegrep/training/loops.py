@@ -1,4 +1,4 @@
-"""The two training loops, as they run in each Ray Train worker: build everything from plain data, train, report."""
+"""The training loops of a Ray Train worker: build everything from plain data, train, report."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ from codegrep.training.callbacks import CheckpointReport, OnLog, StepLog, TimeLi
 from codegrep.training.convergence import EarlyStop, PauseAt
 from codegrep.training.examples import Example
 from codegrep.training.grpo import CodegrepGRPOTrainer
-from codegrep.training.guard_rails import Alarm, GuardRails, OnAlarm
+from codegrep.training.guard_rails import GuardRails, OnAlarm
 from codegrep.training.lora import PolicyModel, attach_lora
 from codegrep.training.ray_loop import report_checkpoint, resume_folder, work_folder
 from codegrep.training.scoring import add_scoring
 from codegrep.training.signals import load_governance, load_process, load_verdicts
 from codegrep.training.warm_start import WarmStartTrainer, warm_start_names
 
-# Opens the log in the worker, so that nothing of the tracker travels: for example a method of a TrackingHandle.
+# Opens the log in the worker, so that no tracker is pickled.
 OpenLog = Callable[[], OnLog]
 OpenAlarms = Callable[[], OnAlarm]
 
@@ -50,9 +50,10 @@ class LivePolicy:
     """What a collector samples from.
 
     Attributes:
-        model: the model in training. An engine in this process generates with it; another one is sent its adapter.
+        model: the model in training; an engine in this process generates with it, others are sent its adapter.
         tokenizer: the base's.
-        rank, workers: place among the Ray Train workers.
+        rank: of this Ray Train worker.
+        workers: number of Ray Train workers.
     """
 
     model: PolicyModel
@@ -65,14 +66,14 @@ class Collector(Protocol):
     """Samples rollouts from the policy."""
 
     def collect(self, issues: Sequence[Issue], group_size: int, step: int) -> list[Rollout]:
-        """group_size rollouts of the first issue, then of the second, …, from the policy as it is now.
+        """Return group_size rollouts of the first issue, then of the second, …, from the current policy.
 
-        The draws depend on seed, step and place only, so that a resumed run samples what an unbroken one does.
+        Draws depend on seed, step and place only, so that a resumed run samples what an unbroken one does.
         """
         ...
 
     def metrics(self) -> dict[str, float]:
-        """Numbers of the last `collect` under the catalogue's names: the engine's weights, odd tokens."""
+        """Return metrics of the last `collect`: the engine's weights, token faults."""
         ...
 
     def close(self) -> None:
@@ -85,7 +86,7 @@ OpenCollector = Callable[[LivePolicy], Collector]
 
 @dataclass(frozen=True)
 class WarmStartJob:
-    """What `warm_start_loop` needs; picklable. lora: None trains all weights."""
+    """Arguments of `warm_start_loop`; picklable. lora: None trains all weights."""
 
     base: BaseModel
     lora: LoraSettings | None
@@ -99,12 +100,14 @@ class WarmStartJob:
 
 @dataclass(frozen=True)
 class GRPOJob:
-    """What `grpo_loop` needs; picklable.
+    """Arguments of `grpo_loop`; picklable.
 
     Attributes:
-        base: the warm-started model, merged (`lora.merge_adapter`). lora: None trains all weights.
-        open_alarms: where guard rails speak, opened on rank 0.
-        verdict_cache: folder in which a judge of answers keeps what it said; "" keeps nothing.
+        base: the warm-started model, with its adapter merged.
+        lora: None trains all weights.
+        open_alarms: returns what guard rails call, on rank 0.
+        pause_at: optimiser step at which this start ends; 0 is the last.
+        verdict_cache: folder for the verdicts of a judge of answers; "" keeps none.
     """
 
     base: BaseModel
@@ -124,14 +127,14 @@ class GRPOJob:
     gradient_checkpointing: bool = False
     use_gpu: bool = False
     early_stop: EarlyStopConfig = field(default_factory=EarlyStopConfig)
-    pause_at: int = 0  # optimiser step that this start ends at; 0: the last
+    pause_at: int = 0
     sync: SyncConfig = field(default_factory=SyncConfig)
     verdict: VerdictConfig = field(default_factory=VerdictConfig)
     verdict_cache: str = ""
 
 
 def warm_start_loop(config: dict[str, Any]) -> None:
-    """Weighted SFT; config: {"job": WarmStartJob}."""
+    """Run weighted SFT; config: {"job": WarmStartJob}."""
     job: WarmStartJob = config["job"]
     context = ray.train.get_context()
     rank, workers = context.get_world_rank(), context.get_world_size()
@@ -155,12 +158,12 @@ def warm_start_loop(config: dict[str, Any]) -> None:
 
 
 def grpo_loop(config: dict[str, Any]) -> None:
-    """GRPO; config: {"job": GRPOJob}."""
+    """Run GRPO; config: {"job": GRPOJob}."""
     job: GRPOJob = config["job"]
     context = ray.train.get_context()
     rank, workers = context.get_world_rank(), context.get_world_size()
     verdicts = load_verdicts(job.verdict, Path(job.verdict_cache) if job.verdict_cache else None)
-    verdicts.check()  # before minutes of rollouts that nobody could judge
+    verdicts.check()  # before minutes of rollouts
     model, tokenizer = job.base.load(trainable=job.lora is None)
     add_scoring(model)
     source = _Source()
@@ -188,7 +191,7 @@ def grpo_loop(config: dict[str, Any]) -> None:
             collected=source.metrics,
         )
         limit = _time_limit(resume, job.settings.max_minutes, every=job.settings.updates_per_batch)
-        alarms = job.open_alarms() if job.open_alarms and rank == 0 else _unheard
+        alarms = job.open_alarms() if job.open_alarms and rank == 0 else lambda _alarm: None
         rails = GuardRails(job.guard_rails, trainer.grpo_names, limit, alarms, read_progress(resume).get("guard_rails"))
 
         def names(logs: Any) -> dict[str, float]:
@@ -215,7 +218,7 @@ def _train(
     notes: Callable[[], dict[str, Any]] = dict,
 ) -> None:
     if read_progress(resume).get("stopped"):
-        return  # interrupted between the last checkpoint and the end: what is over does not go on
+        return  # training had ended; the process was interrupted after its last checkpoint
     trainer.add_callback(log)
     trainer.add_callback(limit)
     trainer.add_callback(CheckpointReport(report_checkpoint, log, limit, notes))
@@ -223,19 +226,11 @@ def _train(
 
 
 def _open(open_log: OpenLog, rank: int) -> OnLog:
-    return open_log() if rank == 0 else _ignore
-
-
-def _unheard(alarm: Alarm) -> None:
-    return None
-
-
-def _ignore(step: int, numbers: dict[str, float]) -> None:
-    return None
+    return open_log() if rank == 0 else lambda _step, _metrics: None
 
 
 class _Source:
-    """The collector samples from the trainer's model, and the trainer calls the collector: one has to come first."""
+    """The collector that the trainer calls, set once the trainer exists: the collector samples from its model."""
 
     collector: Collector
 

@@ -1,4 +1,4 @@
-"""LoRA over all linear projections: attach, save, load, checksum, merge into the base.
+"""LoRA over all linear projections: attach, load, checksum, merge into the base.
 
 The base is frozen and may be bfloat16; the LoRA matrices are float32 (steps of 1e-6 are lost in bfloat16's 8 bits).
 """
@@ -15,16 +15,16 @@ from transformers import PreTrainedModel, set_seed
 
 from codegrep.config import LoraSettings
 from codegrep.engines.adapter import ADAPTER_FILE, AdapterPackage, tensors_sha256
+from codegrep.engines.cpu.lora_linear import use_fused_lora
 from codegrep.engines.models import load_model, load_tokenizer, provide
 from codegrep.errors import ModelError
-from codegrep.training.lora_linear import use_fused_lora
 
 # What is trained: an adapter on a frozen base, or all weights.
 PolicyModel = PeftModel | PreTrainedModel
 
 
 def lora_config(settings: LoraSettings) -> LoraConfig:
-    """PEFT's configuration: every linear layer but the output head (paper: r=32, alpha=64, all linear projections)."""
+    """Return PEFT's configuration: every linear layer but the output head, as CodeGrep (r=32, alpha=64)."""
     return LoraConfig(
         r=settings.r,
         lora_alpha=settings.alpha,
@@ -36,7 +36,7 @@ def lora_config(settings: LoraSettings) -> LoraConfig:
 
 
 def attach_lora(model: PreTrainedModel, settings: LoraSettings, seed: int) -> PeftModel:
-    """A new adapter that leaves the model's outputs as they are (B is zero); only the adapter is trainable."""
+    """Attach a new trainable adapter, which leaves the model's outputs as they are (B is zero)."""
     set_seed(seed)  # A is drawn at random
     peft_model = get_peft_model(model, lora_config(settings))
     assert isinstance(peft_model, PeftModel)
@@ -45,7 +45,7 @@ def attach_lora(model: PreTrainedModel, settings: LoraSettings, seed: int) -> Pe
 
 
 def load_adapter(model: PreTrainedModel, folder: Path, trainable: bool = False) -> PeftModel:
-    """`model` with the adapter saved in `folder`.
+    """Return `model` with the adapter saved in `folder`.
 
     Raises:
         ModelError: the folder holds no adapter, or one of another architecture.
@@ -62,25 +62,15 @@ def load_adapter(model: PreTrainedModel, folder: Path, trainable: bool = False) 
     return loaded
 
 
-def save_adapter(model: PeftModel, folder: Path) -> str:
-    """Write the adapter as safetensors; returns `adapter_sha256` of it."""
-    folder.mkdir(parents=True, exist_ok=True)
-    model.save_pretrained(str(folder), safe_serialization=True)
-    return adapter_sha256(folder)
-
-
 def adapter_sha256(source: PeftModel | Path) -> str:
-    """Checksum of the adapter's tensors (names, dtypes, shapes, bytes): equal for a model and the folder saved from it.
-
-    An engine that computes it over what it was given proves that the adapter arrived.
-    """
+    """Return the checksum of an adapter's tensors (names, dtypes, shapes, bytes), of a model or a saved folder."""
     return tensors_sha256(
         get_peft_model_state_dict(source) if isinstance(source, PeftModel) else load_file(source / ADAPTER_FILE)
     )
 
 
 def package_adapter(model: PeftModel, version: int) -> AdapterPackage:
-    """The adapter as it is now, to be sent to an engine. version: optimiser steps done."""
+    """Return the current adapter, to be sent to an engine. version: optimiser steps done."""
     config = model.peft_config[model.active_adapter].to_dict()
     return AdapterPackage.of(get_peft_model_state_dict(model), config, version)
 
@@ -90,31 +80,30 @@ class Merge:
     """What merging changed.
 
     Attributes:
-        folder: the merged model, with tokenizer.
         max_logit_gap: largest |logit difference| of a probe text before and after, in float32.
         rounding_gap: the same against the merged weights rounded to the target dtype.
     """
 
-    folder: Path
     max_logit_gap: float
     rounding_gap: float
 
 
-def merge_adapter(base: str, adapter: Path, out: Path, dtype: str, revision: str | None = None) -> Merge:
-    """Fold a warm-start adapter into the base, so that GRPO's own adapter starts at zero.
+def merge_adapter(base: str, adapter: Path, out: Path, dtype: str) -> Merge:
+    """Merge a warm-start adapter into its base, so that GRPO starts with a new adapter.
 
-    KL is measured against the adapter-off model. If GRPO went on training the warm-start adapter, adapter-off would be
-    the untrained base, and KL would pull the policy away from everything that the warm start taught. With the merge,
-    adapter-off is the warm-started policy. The sum is made in float32 and cast once.
+    GRPO's KL reference is the model with the adapter off. With the warm-start adapter itself in training, that would be
+    the untrained base, and KL would undo the warm start. Weights are added in float32 and rounded once.
 
     Args:
-        base: folder or hub id of the base. adapter: its adapter. out: folder for the merged model.
+        base: folder or hub id of the base.
+        adapter: folder of the adapter.
+        out: folder for the merged model and the tokenizer.
         dtype: of the merged weights.
 
     Raises:
         ModelError: the adapter does not fit, or the merged model computes something else.
     """
-    folder = provide(base, revision=revision)
+    folder = provide(base)
     tokenizer = load_tokenizer(folder)
     tuned = load_adapter(load_model(folder, "float32"), adapter).eval()
     probe = torch.arange(64)[None] % tuned.config.get_text_config().vocab_size
@@ -129,4 +118,4 @@ def merge_adapter(base: str, adapter: Path, out: Path, dtype: str, revision: str
         merged.save_pretrained(str(out))
         tokenizer.save_pretrained(str(out))
         rounding = (merged.float()(input_ids=probe).logits - before).abs().max().item()
-    return Merge(out, gap, rounding)
+    return Merge(gap, rounding)

@@ -1,13 +1,12 @@
-"""What the loss has beyond TRL 1.16: a second KL estimator, a correction for the sampler, another denominator.
+"""Loss terms beyond TRL 1.16: the k2 estimator of KL, a correction for the sampler, another denominator.
 
-TRL has everything else: loss types, clipping, k3 and its corrected form, importance ratios of tokens and sequences
-(GSPO), masking of truncated completions. Its own correction for the sampler works with its own vLLM client only.
+TRL has loss types, clipping, k3 and its corrected form, token and sequence (GSPO) ratios, and masking of truncated
+completions. Its correction for the sampler works with its own vLLM client only.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -15,27 +14,27 @@ from torch import Tensor
 
 
 def kl_k2(logps: Tensor, reference: Tensor) -> Tensor:
-    """(B, T) k2 = ½ (log π - log π_ref)² of each token.
+    """Return (B, T) k2 = ½ (log π - log π_ref)² of each token.
 
-    Its gradient is that of the reverse KL for tokens sampled from π; the gradient of k3, which TRL has, is that of the
-    forward KL. Both are >= 0, and k3 is the unbiased one as an estimate of the value (SPEC 7).
+    For tokens sampled from π its gradient is that of the reverse KL, while k3's is that of the forward KL. As an
+    estimate of the value, k3 is unbiased and k2 is not.
     """
     return 0.5 * (logps - reference) ** 2
 
 
 def kl_k3(logps: Tensor, reference: Tensor) -> Tensor:
-    """(B, T) k3 = exp(log π_ref - log π) - (log π_ref - log π) - 1, as TRL computes it."""
+    """Return (B, T) k3 = exp(log π_ref - log π) - (log π_ref - log π) - 1, as TRL computes it."""
     return torch.exp(reference - logps) - (reference - logps) - 1
 
 
 @dataclass(frozen=True)
 class Denominator:
-    """By what a microbatch's sum is divided, so that all microbatches and workers together give the batch's gradient.
+    """Divisors of a microbatch's sum, with which all microbatches and workers add up to the batch's gradient.
 
     Attributes:
         accumulation: microbatches of an optimiser step.
-        max_completion_tokens: of dr_grpo.
-        batch_tokens: tokens in the loss of a whole step, as one worker's share of them (all, over the workers).
+        max_completion_tokens: for dr_grpo.
+        batch_tokens: tokens in the loss of a whole step over all workers, divided by the workers.
     """
 
     accumulation: float
@@ -44,62 +43,48 @@ class Denominator:
 
 
 def aggregate(values: Tensor, mask: Tensor, loss_type: str, by: Denominator) -> Tensor:
-    """One number from (B, T) values of tokens, as TRL makes it for the same loss type.
+    """Reduce (B, T) values of tokens to one number, as TRL does for the same loss type.
 
     Args:
-        mask: (B, T) 1 on tokens of the loss.
+        values: (B, T) of each token.
+        mask: (B, T) 1 on tokens in the loss.
         loss_type: grpo (mean over a rollout, then over rollouts), bnpo (over the microbatch's tokens), dapo (over the
             batch's tokens), dr_grpo (over rollouts times the longest completion).
+        by: divisors.
     """
-    return _AGGREGATES[loss_type](values * mask, mask, by)
-
-
-def _grpo(values: Tensor, mask: Tensor, by: Denominator) -> Tensor:
-    return (values.sum(-1) / mask.sum(-1).clamp(min=1.0)).mean() / by.accumulation
-
-
-def _bnpo(values: Tensor, mask: Tensor, by: Denominator) -> Tensor:
-    return values.sum() / mask.sum().clamp(min=1.0) / by.accumulation
-
-
-def _dapo(values: Tensor, mask: Tensor, by: Denominator) -> Tensor:
-    return values.sum() / by.batch_tokens.clamp(min=1.0)
-
-
-def _dr_grpo(values: Tensor, mask: Tensor, by: Denominator) -> Tensor:
+    values = values * mask
+    if loss_type == "grpo":
+        return (values.sum(-1) / mask.sum(-1).clamp(min=1.0)).mean() / by.accumulation
+    if loss_type == "bnpo":
+        return values.sum() / mask.sum().clamp(min=1.0) / by.accumulation
+    if loss_type == "dapo":
+        return values.sum() / by.batch_tokens.clamp(min=1.0)
+    assert loss_type == "dr_grpo"
     return values.sum() / (len(values) * by.max_completion_tokens) / by.accumulation
-
-
-_AGGREGATES: dict[str, Callable[[Tensor, Tensor, Denominator], Tensor]] = {
-    "grpo": _grpo,
-    "bnpo": _bnpo,
-    "dapo": _dapo,
-    "dr_grpo": _dr_grpo,
-}
-LOSS_TYPES = tuple(_AGGREGATES)
 
 
 @dataclass(frozen=True)
 class SequenceCorrection:
-    """Importance ratio of a whole rollout between trainer and sampler (Cognition, SWE-grep; SPEC 5).
+    """Importance ratio of a whole rollout between trainer and sampler (Cognition's SWE-grep).
 
-    ρ_j = Π_t π(a_jt) / π_sampled(a_jt) over sampled tokens, without gradient, multiplies the advantage of rollout j:
-    with one update a batch this is the gradient of L = -Σ_j [ρ_j A_j] Σ_t log π(a_jt). Rollouts with an extreme ratio
-    lose their part in the policy term; they stay in KL and in the denominators.
+    ρ_j = Π_t π(a_jt) / π_sampled(a_jt) over sampled tokens, without gradient, multiplies the advantage of rollout j;
+    with one update a batch this gives the gradient of L = -Σ_j [ρ_j A_j] Σ_t log π(a_jt). A rollout with an extreme
+    ratio has no policy term, and stays in KL and in the denominators.
 
     Attributes:
-        low, high: ratios outside [low, high] are extreme, None is no limit; the post gives no numbers.
+        low: least ratio that is not extreme; the post gives no number.
+        high: largest such ratio; None is no limit.
     """
 
     low: float
     high: float | None
 
     def weights(self, logps: Tensor, sampled: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Factors of the advantages and the ratios, each (B,).
+        """Return the factors of the advantages and the ratios, each (B,).
 
         Args:
-            logps: (B, T) log-probabilities under the policy that the batch was sampled from, computed by the trainer.
-            sampled: (B, T) the same as the sampler gave them.
+            logps: (B, T) the trainer's log-probabilities under the policy that the batch was sampled from.
+            sampled: (B, T) the sampler's.
             mask: (B, T) tokens in the loss.
         """
         ratio = torch.exp(((logps - sampled) * mask).sum(-1)).detach()

@@ -1,7 +1,7 @@
-"""Running a training loop as a Ray Train job that survives killed workers and killed drivers.
+"""Run a training loop as a Ray Train job that survives killed workers and killed drivers.
 
-`run_training` starts the job, or continues the one of the same name in the same storage folder. The loops themselves
-are in `codegrep.training.loops`; they use the worker's side of this module.
+`run_training` starts the job, or continues the one of the same name in the same storage folder. The loops in
+`codegrep.training.loops` use the worker's side of this module.
 """
 
 from __future__ import annotations
@@ -30,9 +30,8 @@ from codegrep.training.callbacks import read_progress
 _ERROR_FILE = "codegrep_error.json"
 _TRACE_FILE = "traceback.txt"
 _ABORT_SECONDS = 10.0
-# By default glibc gives every large tensor back to the system when it is freed, and each new one costs page faults:
-# about a fifth of a training step on a CPU. Keeping the memory, in huge pages where the system allows it, avoids
-# that. The worker then holds its peak until it ends. Other C libraries ignore the variable.
+# By default glibc returns every large tensor to the system when it is freed; the page faults of new ones are about a
+# fifth of a training step on a CPU. With these settings the worker keeps its peak memory until it ends.
 _MALLOC = ":".join(
     (
         "glibc.malloc.hugetlb=1",
@@ -48,12 +47,14 @@ class TrainingSpec:
     """One training job; picklable.
 
     Attributes:
-        loop: importable function that is called with `config` in every worker.
+        loop: importable function, called with `config` in every worker.
         config: plain data and picklable functions.
-        workers: Ray Train workers. use_gpu: a GPU each. cpus_per_worker: may be a fraction.
-        max_failures: restarts after a lost worker; -1 means always.
+        workers: Ray Train workers.
+        use_gpu: give each worker a GPU.
+        cpus_per_worker: may be a fraction.
+        max_failures: restarts after a lost worker; -1 is no limit.
         keep: checkpoints kept.
-        remote: fsspec address that checkpoints go to (cluster.storage); "" keeps them in the job's folder.
+        remote: fsspec address for checkpoints (cluster.storage); "" keeps them in the job's folder.
     """
 
     loop: Callable[[dict[str, Any]], None]
@@ -71,10 +72,11 @@ class TrainingResult:
     """Where training ended.
 
     Attributes:
-        adapter: the last checkpoint's folder; it holds the adapter as PEFT saves it.
-        step, max_steps: optimiser steps done and planned.
+        adapter: the last checkpoint's folder, with the adapter as PEFT saves it.
+        step: optimiser steps done.
+        max_steps: optimiser steps planned.
         used_seconds: wall time of training over all starts.
-        metrics: last numbers under the project's names.
+        metrics: of the last step, under the project's names.
         stopped: why it ended early, else "".
     """
 
@@ -87,13 +89,13 @@ class TrainingResult:
 
 
 def run_training(spec: TrainingSpec, storage: Path, name: str) -> TrainingResult:
-    """Run `spec` to its end, starting from the last checkpoint of `storage / name` if there is one.
+    """Run `spec` to its end, from the last checkpoint of `storage / name` if there is one.
 
-    Ray must be initialised. Ctrl-C stops the workers within seconds and raises KeyboardInterrupt; the same call then
-    goes on from the last checkpoint, as it does after kill -9 of the driver.
+    Ray must be initialised. After Ctrl-C (KeyboardInterrupt, workers stop within seconds) or kill -9 of the driver, the
+    same call continues from the last checkpoint.
 
     Raises:
-        CodegrepError: what a worker raised, as it was.
+        CodegrepError: what a worker raised.
         InfrastructureError: workers were lost more often than max_failures, or no checkpoint was reported.
     """
     folder = storage.absolute() / name
@@ -128,14 +130,14 @@ def run_training(spec: TrainingSpec, storage: Path, name: str) -> TrainingResult
         trainer.abort()
         raise
     except (ray.train.TrainingFailedError, RayError) as error:
-        _raise_noted(folder)
+        _raise_recorded(folder)
         trace = folder / _TRACE_FILE
         where = f"Its trace is in {trace}. " if trace.is_file() else ""
         raise InfrastructureError(
             f"training '{name}' was lost: {_first_line(error)}",
             f"{where}The same command continues from the last checkpoint",
         ) from error
-    _raise_noted(folder)
+    _raise_recorded(folder)
     if result.checkpoint is None:
         raise InfrastructureError(f"training '{name}' left no checkpoint in {folder}")
     adapter = Path(result.checkpoint.path)
@@ -164,43 +166,43 @@ class _Job(TorchTrainer):
         """Stop controller and workers."""
         if self._controller is None:
             return
-        with suppress(RayError):  # the controller ends itself, so its answer never comes
+        with suppress(RayError):  # the controller ends without an answer
             ray.get(self._controller.abort.remote(), timeout=_ABORT_SECONDS)
         with suppress(RayError, ValueError):
             ray.kill(self._controller)
 
 
 def _in_worker(config: dict[str, Any]) -> None:
-    # Ray gives a worker one OpenMP thread for each CPU it was promised. While the worker computes, engine and sandbox
-    # wait, so it takes all cores of its node, shared with the other workers there.
+    # Ray gives a worker one OpenMP thread for each promised CPU. Engine and sandbox wait while it computes, so the
+    # workers of a node share all its cores.
     torch.set_num_threads(max(1, len(os.sched_getaffinity(0)) // ray.train.get_context().get_local_world_size()))
     try:
         config["loop"](config["config"])
     except CodegrepError as error:
-        noted = {"kind": type(error).__name__, "what": error.what, "fix": error.fix}
+        record = {"kind": type(error).__name__, "what": error.what, "fix": error.fix}
         if ray.train.get_context().get_world_rank() == 0:
-            (Path(config["folder"]) / _ERROR_FILE).write_text(json.dumps(noted), encoding="utf-8")
-        # A restart would not help against a wrong configuration or data. Other workers may wait for this one: then only
-        # raising ends the job.
+            (Path(config["folder"]) / _ERROR_FILE).write_text(json.dumps(record), encoding="utf-8")
+        # A restart does not mend wrong configuration or data, so this worker ends in order; with several workers only
+        # raising ends the job, for the others wait for this one.
         if isinstance(error, InfrastructureError) or ray.train.get_context().get_world_size() > 1:
             raise
-    except Exception:  # a mistake in the code, or memory that ran out: Ray tries again, the reason is kept
+    except Exception:  # a bug, or no memory left: Ray tries again, the trace is kept
         (Path(config["folder"]) / _TRACE_FILE).write_text(traceback.format_exc(), encoding="utf-8")
         raise
 
 
-def _raise_noted(folder: Path) -> None:
+def _raise_recorded(folder: Path) -> None:
     path = folder / _ERROR_FILE
     if not path.is_file():
         return
-    noted = json.loads(path.read_text(encoding="utf-8"))
-    kind = getattr(errors, noted["kind"], CodegrepError)
-    raise kind(noted["what"], noted["fix"])
+    record = json.loads(path.read_text(encoding="utf-8"))
+    kind = getattr(errors, record["kind"], CodegrepError)
+    raise kind(record["what"], record["fix"])
 
 
 @contextmanager
 def resume_folder() -> Iterator[Path | None]:
-    """In a worker: the checkpoint to continue from as a local folder, or None at a first start."""
+    """In a worker, yield the checkpoint to continue from as a local folder, or None at a first start."""
     checkpoint = ray.train.get_checkpoint()
     if checkpoint is None:
         yield None
@@ -211,13 +213,13 @@ def resume_folder() -> Iterator[Path | None]:
 
 @contextmanager
 def work_folder() -> Iterator[Path]:
-    """In a worker: a folder for checkpoints before they are reported; gone afterwards."""
+    """In a worker, yield a temporary folder for checkpoints that are not reported yet."""
     with tempfile.TemporaryDirectory(prefix="codegrep-train-") as folder:
         yield Path(folder)
 
 
 def report_checkpoint(step: int, folder: Path, metrics: Mapping[str, float]) -> None:
-    """In a worker: report a checkpoint. Every rank calls it equally often; only rank 0 brings the folder."""
+    """In a worker, report a checkpoint. Every rank calls it equally often; only rank 0 uploads the folder."""
     first = ray.train.get_context().get_world_rank() == 0
     checkpoint = ray.train.Checkpoint.from_directory(str(folder)) if first else None
     ray.train.report({"step": step, **metrics}, checkpoint=checkpoint)

@@ -1,8 +1,7 @@
 """Dynamic sampling (DAPO, arXiv 2503.14476; colgrep, arXiv 2610.05099): dropped groups are replaced by other issues'.
 
-The papers sample until the batch is full. Here (reconstructed) it is a number of rounds, so that a policy that solves
-all or nothing cannot keep a step from ending: in each round every dead group gives its place to a group of another
-issue, which may be dead too. What is then still dead is dropped.
+The papers sample until the batch is full. Here a number of rounds bounds it, so that a step ends also where the policy
+solves all or nothing: in each round a group of another issue, which may be dead too, takes the place of every dead one.
 """
 
 from __future__ import annotations
@@ -14,14 +13,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Refill:
-    """Which issues come in, the same for all training workers.
+    """Chooses the issues of refills, consistently over all training workers.
 
     Attributes:
-        ids: all training issues. batches: issues of each batch in the order of training, all workers together.
-        size: issues of a batch. rounds: of a step.
-        seed: of the draws; they depend on it and on the step alone.
-        gather: (this worker's number) -> that of every worker, in their order; a point at which all workers meet.
-        rank: of this worker; asked when it is known.
+        ids: all training issues.
+        batches: issues of each batch in the order of training, all workers together.
+        size: issues of a batch.
+        rounds: of a step.
+        seed: draws depend on it and on the batch alone.
+        gather: (this worker's number) -> every worker's, in their order; all workers meet there.
+        rank: returns the rank of this worker, which is not known yet when this object is made.
     """
 
     ids: Sequence[str]
@@ -33,25 +34,24 @@ class Refill:
     rank: Callable[[], int]
 
     def draw(self, batch: int, dead: Callable[[], int]) -> Iterator[list[str]]:
-        """Issues for this worker's dead groups, round by round; fewer than asked for when no other issues are left.
+        """Yield issues for this worker's dead groups, round by round; fewer when no other issues are left.
 
-        Every worker comes to every round, also with nothing to fill, and none goes on before the last one is through:
-        engines and trainers that share a GPU then do not work at the same time.
+        Workers meet in every round and after the last one, so that engines and trainers on one GPU take turns.
 
         Args:
             batch: number of the batch.
-            dead: how many groups of this worker are dead now; asked before each round.
+            dead: returns how many groups of this worker are dead, before each round.
         """
-        there = set(self.batches[batch * self.size : (batch + 1) * self.size])
-        others = sorted(set(self.ids) - there)
+        own = set(self.batches[batch * self.size : (batch + 1) * self.size])
+        others = sorted(set(self.ids) - own)
         random.Random(f"{self.seed}-{batch}-refill").shuffle(others)
         for _ in range(self.rounds):
-            wanted = list(self.gather(dead()))
-            if not any(wanted) or not others:
+            missing = list(self.gather(dead()))
+            if not any(missing) or not others:
                 return
             rank = self.rank()
-            before = sum(wanted[:rank])
-            mine, others = others[before : before + wanted[rank]], others[sum(wanted) :]
+            before = sum(missing[:rank])
+            mine, others = others[before : before + missing[rank]], others[sum(missing) :]
             if mine:
                 yield mine
         if self.rounds:

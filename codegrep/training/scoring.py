@@ -19,8 +19,8 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 from transformers import DynamicCache, PreTrainedModel
 
+from codegrep.engines.cpu.causal_attention import causal_attention
 from codegrep.errors import ModelError
-from codegrep.training.causal_attention import causal_attention
 
 # Lengths are rounded up to multiples of this. The CPU's matrix library compiles a product for each new shape and keeps
 # it: with free lengths a step takes half as long again, and memory grows.

@@ -1,4 +1,4 @@
-"""What one batch of rollouts looks like, as sums that add up over workers. Pure; names as in tracking/names.py."""
+"""Metrics of a batch of rollouts, as sums that add up over workers; names as in tracking/names.py."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from codegrep.metrics.scores import differ, f_beta, precision, recall
 from codegrep.protocol.calls import ToolStatus
+from codegrep.protocol.exit_cause import ExitCause
 from codegrep.rewards.calls import calls_per_turn
 from codegrep.rewards.outcome import Outcome
-from codegrep.rollout.record import ExitCause, Rollout
+from codegrep.rollout.record import Rollout
 from codegrep.tracking.names import reward_part
 from codegrep.training.score_batch import ScoredRollout
 
-# name -> (sum, count). The metric is sum / count, and is not logged with count 0; with count None it is a plain total.
+# name -> (sum, count). The metric is sum / count, not logged at count 0; with count None it is the sum.
 Sums = dict[str, tuple[float, float | None]]
 
 
 class Tally:
-    """Adds up sums by name."""
+    """Accumulates sums by name."""
 
     def __init__(self) -> None:
         self._means: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
@@ -34,16 +35,15 @@ class Tally:
         self._totals[name] += value
 
     def sums(self) -> Sums:
-        """What was added so far."""
+        """Return the sums so far."""
         means: Sums = {name: (total, count) for name, (total, count) in self._means.items()}
         return {**means, **{name: (total, None) for name, total in self._totals.items()}}
 
 
 def rollout_sums(settled: Sequence[ScoredRollout], group_size: int) -> Sums:
-    """Sums over one worker's rollouts of a step; groups stand together.
+    """Return the sums over one worker's rollouts of a step; groups stand together.
 
-    Rollouts that are lost (`Rollout.lost`) count in their exit cause, in errors/infrastructure and in the tokens that
-    were sampled alone, whatever reward governance gave them.
+    Lost rollouts (`Rollout.lost`) count only in their exit cause, errors/infrastructure, sampled tokens and reward.
     """
     tally = Tally()
     tally.total("errors/infrastructure", 0.0)
@@ -93,7 +93,6 @@ def _add_group(tally: Tally, group: Sequence[ScoredRollout]) -> None:
     scored = [(one.reward.total, one.outcome) for one in group if one.reward is not None]
     rewards = [reward for reward, _ in scored]
     tally.mean("group/scored", len(rewards))
-    # The spread over the rollouts that were scored: a group with one survivor has none.
     tally.mean("group/dead_rate", float(not differ(rewards)))
     if rewards:
         tally.mean("group/reward_range", max(rewards) - min(rewards))
@@ -104,7 +103,7 @@ def _add_group(tally: Tally, group: Sequence[ScoredRollout]) -> None:
 
 
 def add_up(parts: Iterable[Mapping[str, tuple[float, float | None]]]) -> dict[str, float]:
-    """Metrics of the whole step from the sums of all workers."""
+    """Return the metrics of a step from the sums of all workers."""
     totals: defaultdict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     plain: set[str] = set()
     for sums in parts:
@@ -121,5 +120,5 @@ def add_up(parts: Iterable[Mapping[str, tuple[float, float | None]]]) -> dict[st
 
 
 def kept(sums: Sums) -> Sums:
-    """The same sums under the names of the groups that a step trains on, where others were sampled beside them."""
+    """Return the sums under the names of groups that a step trains on, where others were sampled too."""
     return {f"kept/{name}": value for name, value in sums.items()}

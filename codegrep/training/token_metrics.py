@@ -1,7 +1,6 @@
-"""What the tokens of a step say about the policy: distance to its reference, entropy, clipping, distance to the engine.
+"""Metrics of a step's tokens: KL to the reference, entropy, clipping, and the gap to the engine.
 
-Sums over the tokens in the loss of one microbatch, so that microbatches and workers add up to a mean over all of them:
-one with few tokens counts little, and one with none counts nothing.
+They are sums over the tokens in the loss, so that microbatches and workers add up to a mean over all tokens.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from codegrep.training.step_metrics import Sums
 
 @dataclass(frozen=True)
 class Clip:
-    """PPO's region [1 - low, 1 + high]; importance: of the ratio of each "token", or its mean over the "sequence"."""
+    """PPO's clipping region [1 - low, 1 + high] of the ratio of each "token" or of the "sequence" (importance)."""
 
     low: float
     high: float
@@ -36,17 +35,19 @@ def token_sums(
     reference: Tensor | None,
     clip: Clip,
 ) -> Sums:
-    """Sums over the tokens of one microbatch.
+    """Return sums over the tokens of one microbatch.
 
     A token is clipped where the surrogate objective min(r·A, clip(r)·A) has no gradient: r < 1 - low with A < 0, or
     r > 1 + high with A > 0. With sequence ratios all tokens of a rollout are clipped or none.
 
     Args:
-        logps: (B, T) log-probabilities under the policy now. entropy: (B, T).
+        logps: (B, T) log-probabilities under the current policy.
+        entropy: (B, T).
         mask: (B, T) tokens in the loss.
         advantages: (B,) or (B, T).
-        old: (B, T) log-probabilities at the batch's first update; None is now.
-        reference: (B, T), None where KL is not measured.
+        old: (B, T) log-probabilities at the batch's first update; None if this is it.
+        reference: (B, T); None where KL is not measured.
+        clip: region of the objective.
     """
     scored = mask.bool()
     count = float(scored.sum())
@@ -71,14 +72,15 @@ def token_sums(
 
 @dataclass(frozen=True)
 class LogprobGap:
-    """How far the trainer is from the engine that sampled, over the tokens in the loss of a step.
+    """Distance of the trainer to the engine that sampled, over the tokens in the loss of a step.
 
-    With d = log p(trainer) - log p(engine) of a token and w = exp(d):
+    With d = log p(trainer) - log p(engine) of a token, in nats, and w = exp(d):
 
     Attributes:
-        tokens: how many there are; at least one.
-        mean, largest: of |d|.
-        ratio: mean of w; its expectation is 1 where the engine samples from its whole distribution.
+        tokens: number of tokens, at least one.
+        mean: of |d|.
+        largest: of |d|.
+        ratio: mean of w; its expectation is 1 if the engine samples from its whole distribution.
         ess: effective sample size of the weights w as a share of the tokens, (sum w)² / (n sum w²) (Kish).
     """
 
@@ -90,7 +92,7 @@ class LogprobGap:
 
     @classmethod
     def of(cls, differences: Tensor) -> LogprobGap:
-        """From d, one a token."""
+        """Compute it from d, one a token."""
         d = differences.double()
         w = d.exp()
         ess = w.sum() ** 2 / (w.square().sum() * len(w))
@@ -98,7 +100,7 @@ class LogprobGap:
 
     @classmethod
     def pooled(cls, gaps: Sequence[LogprobGap]) -> LogprobGap:
-        """Of all workers' tokens together, from the gap of each; at least one."""
+        """Combine the gaps of workers, at least one, into that of all their tokens."""
         tokens = sum(gap.tokens for gap in gaps)
         weights = [gap.ratio * gap.tokens for gap in gaps]
         squares = sum(w**2 / (gap.tokens * gap.ess) for w, gap in zip(weights, gaps, strict=True))
@@ -111,7 +113,7 @@ class LogprobGap:
         )
 
     def metrics(self) -> dict[str, float]:
-        """Under the names of the catalogue."""
+        """Return the metrics under the project's names."""
         return {
             "policy/logprob_gap": self.mean,
             "policy/logprob_gap_max": self.largest,

@@ -1,13 +1,12 @@
-"""Every use of TRL's private parts, in one place.
+"""Public hooks in the place of TRL's private methods; no other module overrides them.
 
-TRL 1.16 names two things as extension points for subclasses: `rollout_func`, and advantages of shape (B,) or (B, T)
-made in `_generate_and_score_completions`. Both, and the methods below, are no stable API: `missing_seams` says what a
-new TRL has changed, and tests/training/test_trl_seams.py fails then.
+TRL 1.16 names two extension points for subclasses: `rollout_func`, and advantages of shape (B,) or (B, T) made in
+`_generate_and_score_completions`. Neither these nor the methods overridden here are a stable API:
+tests/training/test_trl_hooks.py fails where a new TRL has changed them.
 """
 
 from __future__ import annotations
 
-import inspect
 import logging
 import time
 from typing import Any, cast
@@ -20,44 +19,6 @@ from trl.trainer.utils import split_tensor_dict
 from codegrep.errors import InfrastructureError
 from codegrep.training.token_metrics import LogprobGap
 
-TRL_TESTED = "1.16"
-
-# Method -> parameters that are relied upon.
-_METHODS: dict[str, tuple[str, ...]] = {
-    "_generate": ("prompts",),
-    "_generate_and_score_completions": ("inputs",),
-    "_prepare_inputs": ("generation_batch",),
-    "_compute_loss": ("model", "inputs"),
-    "_get_per_token_logps_and_entropies": (
-        "model",
-        "input_ids",
-        "attention_mask",
-        "logits_to_keep",
-        "batch_size",
-        "compute_entropy",
-        "compute_aux_loss",
-    ),
-    "training_step": ("model", "inputs", "num_items_in_batch"),
-    "log": ("logs", "start_time"),
-}
-# Text in a method's source that an override here reproduces or reads.
-_SOURCE: dict[str, tuple[str, ...]] = {
-    "_generate": ('extra_fields.pop("env_mask", None)', "return prompt_ids, completion_ids, tool_mask"),
-    "_generate_and_score_completions": ('"advantages": advantages', 'output["tool_mask"]', "torch.nanmean"),
-    "_prepare_inputs": ("self._buffered_inputs", "self._step % generate_every == 0", "split_tensor_dict"),
-    "_compute_loss": (
-        'inputs["tool_mask"]',
-        "advantages.dim() == 1",
-        'advantages = inputs["advantages"]',
-        'inputs.get("old_per_token_logps")',
-    ),
-    "log": ("self._metrics[mode].items()", "logs.update(metrics)"),
-    "training_step": ('self._metrics["train"]["step_time"]',),
-}
-# Text that has to come in this order: advantages are weighed between scoring and the loss.
-_ORDER: dict[str, tuple[str, ...]] = {
-    "_compute_loss": ("self._get_per_token_logps_and_entropies(", 'advantages = inputs["advantages"]'),
-}
 _PROMPT_COLUMNS = ("prompt_ids", "prompt_mask")
 _COMPLETION_COLUMNS = (
     "completion_ids",
@@ -69,41 +30,21 @@ _COMPLETION_COLUMNS = (
 )
 
 
-def missing_seams() -> list[str]:
-    """What this project overrides in TRL and no longer finds there; empty with a TRL that fits."""
-    missing = []
-    for name, parameters in _METHODS.items():
-        method = getattr(GRPOTrainer, name, None)
-        if method is None:
-            missing.append(f"GRPOTrainer.{name} is gone")
-            continue
-        method = inspect.unwrap(method)
-        known = inspect.signature(method).parameters
-        missing += [f"GRPOTrainer.{name} has no parameter {p}" for p in parameters if p not in known]
-        source = inspect.getsource(method)
-        missing += [f"GRPOTrainer.{name} no longer has: {text}" for text in _SOURCE.get(name, ()) if text not in source]
-        places = [source.find(text) for text in _ORDER.get(name, ())]
-        if places != sorted(places):
-            missing.append(f"GRPOTrainer.{name} no longer does these in turn: {', '.join(_ORDER[name])}")
-    return missing
+class HookedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
+    """TRL's trainer with public hooks for what it keeps in private methods.
 
-
-class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
-    """TRL's trainer with public hooks where it has private methods.
-
-    Hooks for subclasses: `shape_advantages`, `weigh_rollouts`, `extra_loss`, `batch_scale`, `observe`. Changes that
-    leave the mathematics alone:
-    - rows are not shuffled among the microbatches of a batch: gradients add up to the same, and a group stays together;
-    - padding is cut to each microbatch;
-    - on a CPU, only tokens of the loss are scored, and a prompt is computed once a group (`codegrep.training.scoring`).
+    Subclasses override `shape_advantages`, `batch_scale`, `weigh_rollouts`, `extra_loss` and `observe`. Three changes
+    leave the mathematics alone: rows are not shuffled among the microbatches of a batch, so that groups stay together;
+    padding is cut to each microbatch; and on a CPU only tokens in the loss are scored, with a prompt computed once for
+    its group (`codegrep.training.scoring`).
 
     Attributes:
-        fast_scoring: use that scoring; off, TRL's own runs.
-        seconds: wall time of the last step by phase: "score" is TRL's scoring (rollouts included), "step" the whole.
-        importance_cap: with a value above 0 the policy term of every token is multiplied by
-            min(exp(log p at training - log p at sampling), importance_cap), truncated importance sampling as TRL does
-            it for its own vLLM modes ("token_truncate"). KL and normaliser are left alone.
-        logprob_gap: of the step; None where the engine gave no log-probabilities, or at another temperature than 1
+        fast_scoring: use that scoring; otherwise TRL's own runs.
+        seconds: wall time since `close_step` by phase: "score" is TRL's scoring, rollouts included, "step" the whole.
+        importance_cap: above 0, the policy term of each token is multiplied by
+            min(exp(log p at training - log p at sampling), importance_cap), truncated importance sampling as in TRL's
+            own vLLM modes ("token_truncate"). KL and normaliser are left alone.
+        logprob_gap: of the step; None where the engine gave no log-probabilities, or at a temperature other than 1
             (engines give raw log-probabilities).
     """
 
@@ -122,34 +63,48 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         super().__init__(*args, **kwargs)
 
     def shape_advantages(self, advantages: Tensor, width: int) -> Tensor:
-        """Hook: group-normalised advantages (B_local,) in the order of the rollouts -> what the loss uses, (B_local,)
-        or one for each token (B_local, width). width: of the padded completions.
+        """Return the advantages that the loss uses, (B_local,) or one a token (B_local, width).
+
+        Args:
+            advantages: (B_local,) normalised in their groups, in the order of the rollouts.
+            width: of the padded completions.
         """
-        return advantages
+        raise NotImplementedError
 
     def batch_scale(self, output: dict[str, Any]) -> Tensor | None:
-        """Hook: a factor () on the loss of the whole batch; None is 1. output: as TRL scored it."""
-        return None
+        """Return a factor () on the loss of the whole batch; None is 1. output: the batch as TRL scored it."""
+        raise NotImplementedError
 
     def weigh_rollouts(self, logps: Tensor, inputs: dict[str, Any], mask: Tensor) -> Tensor | None:
-        """Hook: factors (B,) on the advantages of a microbatch, without gradient; None is 1.
+        """Return factors (B,) on the advantages of a microbatch, without gradient; None is 1.
 
         Args:
             logps: (B, C) log-probabilities under the policy of the batch's first update.
-            inputs: the microbatch. mask: (B, C) tokens in the loss.
+            inputs: the microbatch.
+            mask: (B, C) tokens in the loss.
         """
-        return None
+        raise NotImplementedError
 
     def extra_loss(self, logps: Tensor, inputs: dict[str, Any], mask: Tensor) -> Tensor | None:
-        """Hook: what is added to TRL's loss of a microbatch; None is 0. Arguments as in `weigh_rollouts`, with logps
-        under the policy as it is now, differentiable.
+        """Return what is added to TRL's loss of a microbatch; None is 0.
+
+        Args:
+            logps: (B, C) log-probabilities under the current policy, differentiable.
+            inputs: the microbatch.
+            mask: (B, C) tokens in the loss.
         """
-        return None
+        raise NotImplementedError
 
     def observe(self, logps: Tensor, entropy: Tensor, inputs: dict[str, Any], mask: Tensor) -> None:
-        """Hook: told of every microbatch after its loss. logps, entropy: (B, C) under the policy as it is now, without
-        gradient. inputs: with advantages as the loss has used them.
+        """Take note of a microbatch after its loss.
+
+        Args:
+            logps: (B, C) log-probabilities under the current policy, without gradient.
+            entropy: (B, C), without gradient.
+            inputs: the microbatch, with advantages as the loss used them.
+            mask: (B, C) tokens in the loss.
         """
+        raise NotImplementedError
 
     def _generate(self, prompts: list[Any]) -> Any:
         generated = super()._generate(prompts)
@@ -218,7 +173,7 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         else:
             prompt_length = input_ids.size(1) - logits_to_keep
             scored = torch.zeros_like(input_ids, dtype=torch.bool)
-            # Where TRL masks truncated completions, their tokens are not attended to, nor scored.
+            # Tokens of truncated completions that TRL masks are neither attended to nor scored.
             scored[:, prompt_length:] = self._scored.to(input_ids.device) & attention_mask[:, prompt_length:].bool()
             tokens = model(
                 input_ids=input_ids,
@@ -235,8 +190,8 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         return scores  # type: ignore[no-any-return]
 
     def _compare(self, logprobs: Tensor, inputs: dict[str, Any], scored: Tensor) -> None:
-        """Take the gap to the engine, and weigh the advantages: the loss reads them next."""
-        # With several updates a batch, the policy that the batch was drawn for is that before the first of them.
+        """Record the gap to the engine, and weigh the advantages, which the loss reads next."""
+        # With several updates a batch, the batch belongs to the policy before the first of them.
         old = inputs.get("old_per_token_logps")
         first = logprobs if old is None else old
         weights = self.weigh_rollouts(first, inputs, scored)
@@ -259,8 +214,9 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
             inputs["advantages"] = advantages * difference.exp().clamp(max=self.importance_cap)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """TRL's, with one metric of its own, the seconds of the step: the others average microbatches whatever they
-        hold, take the mask for the length of a completion, and see the groups that are left.
+        """Log as TRL does, without its own metrics but the seconds of the step.
+
+        The others average microbatches whatever they hold, and take the mask for the length of a completion.
         """
         metrics = self._metrics["train" if cast(torch.nn.Module, self.model).training else "eval"]
         for name in set(metrics) - {"step_time"}:
@@ -268,14 +224,14 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         super().log(logs, start_time)
 
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
-        """TRL's, timed."""
+        """Do TRL's training step, timed."""
         start = time.perf_counter()
         loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
         self.seconds["step"] += time.perf_counter() - start
         return loss
 
     def close_step(self) -> dict[str, float]:
-        """Seconds by phase since the last call; also settles `logprob_gap`. Call it once an optimiser step."""
+        """Return seconds by phase and compute `logprob_gap` since the last call, once an optimiser step."""
         seconds, self.seconds = self.seconds, {"score": 0.0, "step": 0.0}
         differences = torch.cat(self._gaps) if self._gaps else torch.empty(0)
         self._gaps = []
@@ -284,7 +240,7 @@ class SeamedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
 
 
 def trim_padding(inputs: dict[str, Any]) -> dict[str, Any]:
-    """A microbatch without the columns that are padding in all of its rows. At least one column of each stays."""
+    """Return a microbatch without columns that are padding in all rows; at least one column of each stays."""
     prompt = max(1, int(inputs["prompt_mask"].sum(1).max()))
     completion = max(1, int(inputs["completion_mask"].sum(1).max()))
     trimmed = dict(inputs)
@@ -299,7 +255,7 @@ def trim_padding(inputs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _padded_mask(completion_ids: list[list[int]], env_mask: list[list[int]] | None, multiple: int) -> Tensor:
-    """(B, C) bool: tokens of the loss, right-padded to a multiple of `multiple`, as TRL pads the completions."""
+    """Return (B, C) bool, tokens in the loss, right-padded to a multiple of `multiple` as TRL pads the completions."""
     masks = env_mask or [[1] * len(ids) for ids in completion_ids]
     width = -(-max(len(ids) for ids in completion_ids) // multiple) * multiple
     padded = torch.zeros(len(masks), width, dtype=torch.bool)
@@ -309,5 +265,5 @@ def _padded_mask(completion_ids: list[list[int]], env_mask: list[list[int]] | No
 
 
 def _without_unscored_warning(record: logging.LogRecord) -> bool:
-    # TRL prints the whole row of a rollout without reward. Such rollouts are meant here, and counted.
+    # TRL prints the whole row of a rollout without reward; here such rollouts are expected, and counted.
     return not record.getMessage().startswith("All reward functions returned None")

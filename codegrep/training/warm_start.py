@@ -1,10 +1,9 @@
-"""Warm start: supervised training on trajectories, each turn weighted by what it achieved (SPEC 3.3; colgrep).
+"""Warm start: supervised training on trajectories, each turn weighted by what it achieved (colgrep, arXiv 2610.05099).
 
     L = [ sum_i w_i sum_{t in T_i} CE_t ] / [ sum_i w_i |T_i| ]     over all turns i of an optimiser step
 
-A subclass of transformers' Trainer, which brings checkpoints with optimiser, schedule and random state. TRL's
-SFTTrainer adds packing and chat templates, neither of which is wanted here: sequences come as token ids and must not
-see each other.
+A subclass of transformers' Trainer and not of TRL's SFTTrainer, for sequences come as token ids, without a chat
+template, and must not be packed.
 """
 
 from __future__ import annotations
@@ -22,13 +21,13 @@ from transformers import PreTrainedTokenizerBase, Trainer, TrainingArguments
 
 from codegrep.config import WarmStartConfig
 from codegrep.errors import DataError
+from codegrep.training.arguments import common_arguments
 from codegrep.training.examples import Example, plan_steps
-from codegrep.training.learning_rate import warmup_steps
 from codegrep.training.scoring import SHAPE
 
 
 class StepDataset(Dataset[list[Example]]):
-    """Item k is this worker's share of optimiser step k, so the place in the data is the step and resume is exact."""
+    """Item k is this worker's share of optimiser step k, so that resuming at a step is exact."""
 
     def __init__(self, examples: Sequence[Example], plan: Sequence[Sequence[int]]) -> None:
         self._examples, self._plan = examples, plan
@@ -41,8 +40,7 @@ class StepDataset(Dataset[list[Example]]):
 
 
 def collate(steps: Sequence[Sequence[Example]], pad: int) -> dict[str, Tensor]:
-    """One worker's share of one step as tensors: input_ids (B, T) right-padded with `pad` to a
-    multiple of SHAPE, weights (B, T) float32.
+    """Return one worker's share of a step: input_ids (B, T) and weights (B, T), right-padded to a multiple of SHAPE.
 
     A share without examples becomes one row without weight, so that every worker takes part in the step.
     """
@@ -61,13 +59,16 @@ class WarmStartTrainer(Trainer):
     """Weighted SFT of an adapter, or of all weights.
 
     Args:
-        model: what went through `scoring.add_scoring`, or a PEFT model on it.
+        model: after `scoring.add_scoring`, or a PEFT model on such a one.
         tokenizer: for its pad token.
         examples: what is trained on.
         settings: train.warm_start.
         output_dir: for checkpoints.
         seed: of data order and dropout.
-        rank, workers: place among the Ray Train workers.
+        rank: of this Ray Train worker.
+        workers: number of Ray Train workers.
+        use_cpu: train on the CPU.
+        gradient_checkpointing: train.gradient_checkpointing.
 
     Raises:
         DataError: no examples.
@@ -86,7 +87,6 @@ class WarmStartTrainer(Trainer):
         workers: int = 1,
         use_cpu: bool = True,
         gradient_checkpointing: bool = False,
-        keep: int = 1,
         **kwargs: Any,
     ) -> None:
         if not examples:
@@ -98,32 +98,16 @@ class WarmStartTrainer(Trainer):
         self._pad = cast(int, tokenizer.pad_token_id)
         self._window = _Window()
         self._epochs = settings.epochs
-        steps = len(plan)
         arguments = TrainingArguments(
-            output_dir=str(output_dir),
-            max_steps=steps,
+            **common_arguments(output_dir, len(plan), settings.warmup_share, seed, use_cpu),
             per_device_train_batch_size=1,  # one item is one step's share
             learning_rate=settings.learning_rate,
             lr_scheduler_type="cosine",
-            warmup_steps=warmup_steps(settings.warmup_share, steps),
             weight_decay=settings.weight_decay,
             max_grad_norm=settings.max_grad_norm,
-            logging_strategy="steps",
-            logging_steps=1,
-            logging_nan_inf_filter=False,
-            save_strategy="steps",
             save_steps=settings.save_every,
-            save_total_limit=keep,
-            seed=seed,
-            data_seed=seed,
-            use_cpu=use_cpu,
-            bf16=not use_cpu,  # on a CPU the base's own dtype is used throughout: autocast only adds copies
+            save_total_limit=1,
             gradient_checkpointing=gradient_checkpointing,
-            remove_unused_columns=False,
-            dataloader_pin_memory=False,
-            disable_tqdm=True,
-            report_to=[],
-            ddp_find_unused_parameters=False,
         )
         share = [step[rank] for step in plan]
         super().__init__(
@@ -135,7 +119,7 @@ class WarmStartTrainer(Trainer):
         )
 
     def get_train_dataloader(self) -> DataLoader[Any]:
-        """The planned steps in order. Not prepared by accelerate: each worker already holds its own share."""
+        """Return the planned steps in order, not prepared by accelerate: each worker holds its own share already."""
         return DataLoader(
             cast(Dataset[Any], self.train_dataset),
             batch_size=1,
@@ -147,10 +131,10 @@ class WarmStartTrainer(Trainer):
         self,
         model: torch.nn.Module,
         inputs: dict[str, Tensor],
-        return_outputs: bool = False,
-        num_items_in_batch: Tensor | int | None = None,
+        *_args: Any,
+        **_kwargs: Any,
     ) -> Tensor:
-        """The loss above, with the denominator over all workers."""
+        """Return the loss above, with the denominator over all workers."""
         weights = inputs["weights"]
         scores = model(input_ids=inputs["input_ids"], scored=weights > 0)
         total = weights.sum()
@@ -158,15 +142,13 @@ class WarmStartTrainer(Trainer):
         if dist.is_initialized():
             workers = dist.get_world_size()
             dist.all_reduce(total)
-        # DistributedDataParallel averages gradients over workers; their sum is wanted.
+        # DistributedDataParallel averages gradients over workers; the loss needs their sum.
         loss = -(scores.logprobs * weights).sum() / total.clamp(min=1e-12) * workers
         self._window.add(weights)
         return loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Adds to each step's log the passes over the trajectories, and of all workers' tokens the throughput and the
-        mean weight.
-        """
+        """Add passes over the trajectories, and all workers' throughput and mean token weight, to each step's log."""
         if "loss" in logs:
             logs.update(self._window.close())
             logs["passes"] = self._epochs * self.state.global_step / self.state.max_steps
@@ -174,7 +156,7 @@ class WarmStartTrainer(Trainer):
 
 
 class _Window:
-    """Counts between two logs."""
+    """Token counts between two logs."""
 
     def __init__(self) -> None:
         self._start: float | None = None
@@ -184,7 +166,7 @@ class _Window:
     def add(self, weights: Tensor) -> None:
         if self._start is None:
             self._start = time.monotonic()
-        # Columns after the last supervised token of a row are padding; the last token of a trajectory is sampled.
+        # The last token of a trajectory is sampled, so columns after the last supervised token are padding.
         ends = (weights > 0).int().cumsum(1).argmax(1) + 1
         self._tokens += int(ends.sum())
         self._supervised += int((weights > 0).sum())
@@ -208,7 +190,7 @@ class _Window:
 
 
 def warm_start_names(logs: Mapping[str, Any]) -> dict[str, float]:
-    """The trainer's log under the names of `codegrep.tracking.names`."""
+    """Return the trainer's log under the names of `codegrep.tracking.names`."""
     known = ("loss", "grad_norm", "learning_rate", "tokens_per_second", "weight_mean")
     if "loss" not in logs:
         return {}

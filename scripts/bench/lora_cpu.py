@@ -58,7 +58,7 @@ def main() -> int:
     from vllm.lora.layers import LoRAMapping
     from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
 
-    from codegrep.engines.vllm_lora import SegmentedLora
+    from codegrep.engines.cpu.vllm_kernels import SegmentedLora
 
     tokens, times = options.tokens, 2 if options.quick else 10
     a = (torch.randn(1, 1, RANK, WIDE, dtype=torch.bfloat16),)

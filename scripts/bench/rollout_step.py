@@ -19,9 +19,6 @@ from codegrep.training.grpo import CodegrepGRPOTrainer
 from codegrep.training.grpo_setup import training_rows
 from codegrep.training.lora import lora_config
 from codegrep.training.scoring import add_scoring
-from codegrep.training.signals import load_signal
-from codegrep.training.signals import load_signal
-from codegrep.training.signals import load_signal
 from scripts.bench.rollout_material import Material
 
 

@@ -62,9 +62,6 @@ class FakeEngine:
     async def wake(self) -> None:
         self.asleep = False
 
-    async def stats(self) -> dict[str, float]:
-        return {"adapters": float(bool(self._tensors))}
-
     async def close(self) -> None:
         pass
 

@@ -16,7 +16,7 @@ from codegrep.engines.adapter import (
 )
 from codegrep.engines.models import load_model, provide
 from codegrep.errors import InfrastructureError
-from codegrep.training.lora import adapter_sha256, attach_lora, package_adapter, save_adapter
+from codegrep.training.lora import adapter_sha256, attach_lora, package_adapter
 from tests.training.made_rollouts import LORA
 
 
@@ -27,7 +27,7 @@ def package(tmp_path_factory: pytest.TempPathFactory) -> tuple[AdapterPackage, P
     for name, parameter in model.named_parameters():
         if "lora_B" in name:
             parameter.data.normal_()
-    save_adapter(model, folder / "saved")
+    model.save_pretrained(str(folder / "saved"))
     made = package_adapter(model, 7)
     assert made.sha256 == adapter_sha256(model) == tensors_sha256(get_peft_model_state_dict(model))
     return made, folder / "saved"

@@ -69,7 +69,6 @@ def test_misdeeds_cost_no_request(cluster: None, tmp_path: Path) -> None:
             assert not (tmp_path / misdeed).exists()
         assert remote.counts["retries"] >= 2 and remote.counts["restarts"] >= 1
         await remote.start()
-        assert await remote.stats() == [{"adapters": 1.0}] * 2
         copy = pickle.loads(pickle.dumps(remote))
         assert (await ask(copy, 3)).weights_version == 1
 

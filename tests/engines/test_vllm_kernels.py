@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(
 def test_top_k_and_top_p_are_vllms() -> None:
     from vllm.v1.sample.ops.topk_topp_sampler import apply_top_k_top_p_pytorch
 
-    from codegrep.engines.vllm_sampling import limit
+    from codegrep.engines.cpu.vllm_kernels import limit
 
     generator = torch.Generator().manual_seed(1)
     logits = 3 * torch.randn(16, 5000, generator=generator)
@@ -30,7 +30,7 @@ def test_lora_by_runs_is_vllms_lora_by_tokens() -> None:
     from vllm.lora.layers import LoRAMapping
     from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
 
-    from codegrep.engines.vllm_lora import SegmentedLora
+    from codegrep.engines.cpu.vllm_kernels import SegmentedLora
 
     generator = torch.Generator().manual_seed(2)
     a = tuple(torch.randn(2, 1, 4, 24, generator=generator) for _ in range(2))

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from codegrep.config import STAGES
-from codegrep.rollout.record import ExitCause, Rollout
+from codegrep.protocol.exit_cause import ExitCause
+from codegrep.rollout.record import Rollout
 from codegrep.rollout.store import read_rollouts
 from tests.pipeline.experiments import HELD_OUT, LATENCY, STEPS, Experiment, Running
 

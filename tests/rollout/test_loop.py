@@ -15,9 +15,8 @@ from codegrep.protocol.chat import ChatFormat
 from codegrep.rewards.designs import swe_grep
 from codegrep.rollout.loop import RolloutLoop
 from codegrep.rollout.outcome import outcome_of
-from codegrep.rollout.policy import ChatPolicy, turn_seed
+from codegrep.rollout.policy import ChatPolicy, ScriptedPolicy, TurnState, turn_seed
 from codegrep.rollout.record import Rollout
-from codegrep.rollout.replay import scripted_rollout
 from tests.chat_tokenizers import tiny_tokenizer
 from tests.rollout.fakes import AGENT, ANSWER, GREP, ISSUE, TOOLS, MemorySandbox, SayingEngine
 
@@ -281,22 +280,11 @@ def test_run_many_keeps_order_bounds_and_reports() -> None:
 
     loop, _ = make([GREP, ANSWER], Counting(), parallel_rollouts=3)
     issues = [replace(ISSUE, instance_id=str(i), repo="gone/gone" if i == 4 else "o/r") for i in range(10)]
-    done: list[str] = []
-    rollouts = asyncio.run(
-        loop.run_many(issues, SAMPLING, seeds=range(10), step=7, on_done=lambda r: done.append(r.instance_id))
-    )
+    rollouts = asyncio.run(loop.run_many(issues, SAMPLING, seeds=range(10), step=7))
     assert [r.instance_id for r in rollouts] == [str(i) for i in range(10)]
-    assert sorted(done) == sorted(str(i) for i in range(10)) and most == 3
+    assert most == 3
     assert [r.exit_cause for r in rollouts].count("infrastructure") == 1
     assert len({r.rollout_id for r in rollouts}) == 10 and {r.step for r in rollouts} == {7}
-
-
-def test_on_done_may_stop_everything() -> None:
-    def full(rollout: Rollout) -> None:
-        raise OSError("disk full")
-
-    with pytest.raises(OSError, match="disk full"):
-        asyncio.run(make([ANSWER])[0].run_many([ISSUE] * 3, SAMPLING, seeds=[1, 2, 3], on_done=full))
 
 
 def test_cancellation_reaches_the_tools() -> None:
@@ -315,13 +303,19 @@ def test_cancellation_reaches_the_tools() -> None:
 
 
 def test_scripted_rollout_is_trained_on_like_any_other() -> None:
-    loop = RolloutLoop(None, MemorySandbox(), CHAT, AGENT, TOOLS, context=4000)
-    rollout = asyncio.run(scripted_rollout(ISSUE, [GREP, ANSWER], loop, CHAT))
+    def scripted(*turns: str) -> Rollout:
+        async def write(state: TurnState) -> str:
+            return turns[state.turn] if state.turn < len(turns) else ""
+
+        loop = RolloutLoop(None, MemorySandbox(), CHAT, AGENT, TOOLS, context=4000)
+        return asyncio.run(loop.run_policy(ISSUE, ScriptedPolicy(CHAT, write)))
+
+    rollout = scripted(GREP, ANSWER)
     assert_consistent(rollout)
     assert (rollout.source, rollout.exit_cause, rollout.logprobs) == ("scripted", "answer", [])
     sampled = [i for i, m in zip(rollout.completion_ids, rollout.loss_mask, strict=True) if m]
     assert sampled == CHAT.turn_ids(GREP) + CHAT.turn_ids(ANSWER)
-    assert asyncio.run(scripted_rollout(ISSUE, [GREP], loop, CHAT)).exit_cause == "no_tool_call"
+    assert scripted(GREP).exit_cause == "no_tool_call"
 
 
 def test_turn_seeds_differ() -> None:
@@ -361,14 +355,14 @@ def _twice(generate: Callable) -> Callable:
     return doubled
 
 
-def test_a_model_that_gives_text_only_hears_the_conversation_as_messages() -> None:
+def test_a_model_that_gives_text_only_gets_the_conversation_as_messages() -> None:
     class Endpoint:
         def __init__(self) -> None:
-            self.heard: list[list[dict[str, str]]] = []
+            self.requests: list[list[dict[str, str]]] = []
 
         async def complete(self, messages: list[dict[str, str]], sampling: Sampling, seed: int | None) -> Reply:
-            self.heard.append(messages)
-            return Reply([GREP, ANSWER][len(self.heard) - 1], "stop")
+            self.requests.append(messages)
+            return Reply([GREP, ANSWER][len(self.requests) - 1], "stop")
 
     endpoint = Endpoint()
 
@@ -385,6 +379,6 @@ def test_a_model_that_gives_text_only_hears_the_conversation_as_messages() -> No
         "endpoint",
         [],
     )
-    assert [m["role"] for m in endpoint.heard[1]] == ["system", "user", "assistant", "user"]
-    assert endpoint.heard[1][2]["content"] == GREP and "It breaks." in endpoint.heard[1][1]["content"]
-    assert endpoint.heard[1][3]["content"] == rollout.turns[0].observation
+    assert [m["role"] for m in endpoint.requests[1]] == ["system", "user", "assistant", "user"]
+    assert endpoint.requests[1][2]["content"] == GREP and "It breaks." in endpoint.requests[1][1]["content"]
+    assert endpoint.requests[1][3]["content"] == rollout.turns[0].observation

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from codegrep.errors import DataError
-from codegrep.rollout.record import CallRecord, Rollout, Turn
+from codegrep.rollout.record import CallRecord, Rollout, Turn, from_row, to_row
 from codegrep.rollout.store import SCHEMA, RolloutWriter, read_rollouts, write_rollouts
 
 text = st.text(max_size=10)
@@ -69,6 +70,12 @@ def test_round_trip(tmp_path_factory: pytest.TempPathFactory, written: list[Roll
     folder = tmp_path_factory.mktemp("rollouts")
     write_rollouts(folder, written)
     assert [asdict(r) for r in read_rollouts(folder)] == [asdict(r) for r in written]
+
+
+@settings(max_examples=30, deadline=None)
+@given(rollouts)
+def test_rows_are_plain_data_and_give_the_rollout_back(rollout: Rollout) -> None:
+    assert from_row(json.loads(json.dumps(to_row(rollout)))) == rollout
 
 
 def test_parts_in_order_of_writing(tmp_path: Path) -> None:

@@ -88,8 +88,8 @@ def test_it_reads_when_the_ranking_is_close_and_then_stops() -> None:
     assert reads[0].arguments["path"] == "shop/cart.py"
     assert reads[0].arguments["start"] == 8  # two lines before the line that was shown
     assert reads[0].arguments["end"] - reads[0].arguments["start"] == CONFIG.read_lines - 1
-    heard = render([ToolResult(n, c, ToolStatus.OK, "") for n, c in enumerate(reads, 1)], TOOLS)
-    assert search.calls(ISSUE, [FOUND, heard]) == []
+    read = render([ToolResult(n, c, ToolStatus.OK, "") for n, c in enumerate(reads, 1)], TOOLS)
+    assert search.calls(ISSUE, [FOUND, read]) == []
     clear = ScriptedSearch(replace(CONFIG, read_margin=1.01), 8)
     assert clear.calls(ISSUE, [FOUND]) == []
     assert ScriptedSearch(replace(CONFIG, read_margin=1.01), 8, always_reads=True).calls(ISSUE, [FOUND]) == reads

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from codegrep.issues.issue import Issue
-from codegrep.rollout.record import CallRecord, ExitCause, Rollout, Turn
+from codegrep.protocol.exit_cause import ExitCause
+from codegrep.rollout.record import CallRecord, Rollout, Turn
 
 EOS = 2
 Told = tuple[int, int, Sequence[CallRecord]]  # sampled tokens, tokens of tool text after them, calls
@@ -24,11 +25,11 @@ def made(issue: Issue, place: int, told: Sequence[Told], answer: Sequence[str] |
     completion: list[int] = []
     mask: list[int] = []
     turns: list[Turn] = []
-    for number, (sampled, heard, calls) in enumerate(told):
+    for number, (sampled, observed, calls) in enumerate(told):
         start = len(completion)
         completion += [(17 * place + 31 * number + 7 * n) % 280 + 5 for n in range(sampled)]
-        completion += [(11 * place + 13 * number + 3 * n) % 280 + 5 for n in range(heard)]
-        mask += [1] * sampled + [0] * heard
+        completion += [(11 * place + 13 * number + 3 * n) % 280 + 5 for n in range(observed)]
+        mask += [1] * sampled + [0] * observed
         turns.append(Turn(start, start + sampled, "", list(calls), seconds_generation=0.2, seconds_tools=0.1))
     return Rollout(
         rollout_id=f"{issue.instance_id}-{place}",

@@ -11,7 +11,8 @@ from omegaconf import OmegaConf
 
 from codegrep.config import TrainConfig
 from codegrep.issues.issue import Issue
-from codegrep.rollout.record import CallRecord, ExitCause, Rollout, Turn
+from codegrep.protocol.exit_cause import ExitCause
+from codegrep.rollout.record import CallRecord, Rollout, Turn
 
 VOCABULARY = 300
 _CONF = Path(__file__).parents[2] / "conf"

@@ -73,23 +73,19 @@ def log(rewards: list[float]) -> TrainerState:
 
 @pytest.mark.parametrize(("steps", "stops"), [(29, False), (30, True)])
 def test_the_callback_reads_the_trainers_own_log(steps: int, stops: bool) -> None:
-    reason, control = SimpleNamespace(reason=""), TrainerControl()
+    reason, control = TimeLimit(0), TrainerControl()
     EarlyStop(RULE, reason).on_log(None, log([0.5] * steps), control)  # type: ignore[arg-type]
     assert control.should_training_stop is stops and control.should_save is stops and bool(reason.reason) is stops
 
 
 def test_inner_updates_are_not_torn_apart() -> None:
     control = TrainerControl()
-    EarlyStop(RULE, SimpleNamespace(reason=""), every=4).on_log(None, log([0.5] * 31), control)  # type: ignore[arg-type]
+    EarlyStop(RULE, TimeLimit(0), every=4).on_log(None, log([0.5] * 31), control)  # type: ignore[arg-type]
     assert not control.should_training_stop
 
 
-def test_the_later_entry_of_a_step_counts() -> None:
-    entries = [
-        {"step": 1, "reward/total": 0.1},
-        {"step": 2, "reward/total": 0.2},
-        {"step": 2, "reward/total": 0.3, "policy/kl": 0.4},
-    ]
+def test_the_steps_of_a_log() -> None:
+    entries = [{"step": 1, "reward/total": 0.1}, {"step": 2, "reward/total": 0.3, "policy/kl": 0.4}, {"step": 2}]
     assert steps_of(entries) == [StepResult(1, 0.1, None), StepResult(2, 0.3, 0.4)]
 
 

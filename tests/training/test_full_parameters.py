@@ -9,19 +9,18 @@ from typing import Any
 
 import pytest
 import torch
+from codegrep.engines.in_process import SharedModelEngine
 
 from codegrep.compose import compose_overrides, load
 from codegrep.engines.engine import GenerationRequest, Sampling
-from codegrep.engines.in_process import SharedModelEngine
 from codegrep.engines.models import load_model
 from codegrep.engines.transformers_engine import TransformersEngine
 from codegrep.errors import ConfigError
 from codegrep.pipeline.policies.engines import backend_of
 from codegrep.rewards.load import load_advantage, load_reward
-from codegrep.training.base_model import BaseModel
+from codegrep.training.base_model import BaseModel, keep_model
 from codegrep.training.callbacks import StepLog
 from codegrep.training.examples import make_examples
-from codegrep.training.full_parameters import keep_model
 from codegrep.training.grpo import CodegrepGRPOTrainer
 from codegrep.training.grpo_setup import grpo_arguments
 from codegrep.training.scoring import add_scoring
@@ -55,7 +54,7 @@ def _weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
 
 def test_the_optimisers_keys_reach_the_optimiser(nano: Path, tmp_path: Path) -> None:
     settings = replace(GRPO, learning_rate=3e-6, scheduler="constant", adam_beta2=0.98, weight_decay=0.1)
-    arguments = grpo_arguments(settings, tmp_path, 0, 1, 64, True)
+    arguments = grpo_arguments(settings, tmp_path, 0, workers=1, max_completion_tokens=64, use_cpu=True)
     assert (arguments.adam_beta1, arguments.adam_beta2, arguments.weight_decay) == (0.9, 0.98, 0.1)
     trainer = _trainer(nano, tmp_path, adam_beta2=0.98, weight_decay=0.1, scheduler="constant")
     trainer.train()
@@ -168,8 +167,9 @@ def test_the_warm_start_trains_all_weights(nano: Path, tmp_path: Path) -> None:
 
 def test_what_cannot_work_is_refused_in_one_line() -> None:
     full = ("+experiment=v3", "train.full_parameters=true")
+    assert load(compose_overrides(full)).model.dtype == "float32"
     with pytest.raises(ConfigError, match=r"model\.dtype=bfloat16 loses small steps.*model\.dtype=float32"):
-        load(compose_overrides(full))
+        load(compose_overrides([*full, "model.dtype=bfloat16"]))
     config = load(compose_overrides([*full, "model.dtype=float32", "engine=vllm"]))
     with pytest.raises(ConfigError, match=r"train\.full_parameters.*engine=transformers"):
         backend_of(config.engine).check(config)

@@ -8,7 +8,7 @@ from peft import PeftModel
 
 from codegrep.engines.models import load_model
 from codegrep.errors import ModelError
-from codegrep.training.lora import adapter_sha256, attach_lora, load_adapter, merge_adapter, save_adapter
+from codegrep.training.lora import adapter_sha256, attach_lora, load_adapter, merge_adapter
 from tests.training.made_rollouts import LORA
 
 IDS = torch.arange(24).view(2, 12)
@@ -72,7 +72,8 @@ def test_fused_product_steps_aside_when_the_adapter_is_off(nano: Path) -> None:
 
 def test_saved_adapter_is_the_one_that_is_loaded(nano: Path, tmp_path: Path) -> None:
     tuned = _tuned(nano)
-    digest = save_adapter(tuned, tmp_path / "adapter")
+    tuned.save_pretrained(str(tmp_path / "adapter"))
+    digest = adapter_sha256(tmp_path / "adapter")
     assert digest == adapter_sha256(tuned)
     again = load_adapter(load_model(nano, "float32"), tmp_path / "adapter")
     assert adapter_sha256(again) == digest
@@ -88,10 +89,10 @@ def test_loading_from_an_empty_folder_is_one_clear_error(nano: Path, tmp_path: P
 
 def test_merged_model_computes_what_the_adapter_did(nano: Path, tmp_path: Path) -> None:
     tuned = _tuned(nano)
-    save_adapter(tuned, tmp_path / "adapter")
+    tuned.save_pretrained(str(tmp_path / "adapter"))
     merge = merge_adapter(str(nano), tmp_path / "adapter", tmp_path / "merged", "float32")
     assert merge.max_logit_gap < 1e-4 and merge.rounding_gap < 1e-4
-    merged = load_model(merge.folder, "float32")
+    merged = load_model(tmp_path / "merged", "float32")
     assert torch.allclose(merged(input_ids=IDS).logits, tuned.eval()(input_ids=IDS).logits, atol=1e-4)
     # A new adapter on it starts at the warm-started policy, and so does its adapter-off reference.
     fresh = attach_lora(merged, LORA, 0).eval()

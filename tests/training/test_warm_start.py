@@ -28,15 +28,16 @@ def _trainer(nano: Path, folder: Path, **changes: Any) -> WarmStartTrainer:
     model, tokenizer = BaseModel(str(nano), "float32").load()
     add_scoring(model)
     lora = changes.pop("lora", LORA)
-    return WarmStartTrainer(
+    trainer = WarmStartTrainer(
         model=attach_lora(model, lora, 0),
         tokenizer=tokenizer,
         examples=changes.pop("examples", _examples()),
         settings=replace(WARM_START, **changes),
         output_dir=folder,
         seed=0,
-        keep=20,
     )
+    trainer.args.save_total_limit = 20
+    return trainer
 
 
 def test_loss_equals_the_formula_written_out(nano: Path, tmp_path: Path) -> None:

@@ -14,10 +14,11 @@ from transformers import TrainerCallback
 
 from codegrep.issues.issue import Issue
 from codegrep.judges.verdicts import Verdicts
+from codegrep.protocol.exit_cause import ExitCause
 from codegrep.rewards.governance import Rules
 from codegrep.rewards.process_weights import ProcessScoring
 from codegrep.rewards.turn_credit import RolloutFacts
-from codegrep.rollout.record import CallRecord, ExitCause, Rollout, Turn
+from codegrep.rollout.record import CallRecord, Rollout, Turn
 from codegrep.training.base_model import BaseModel
 from codegrep.training.grpo import CodegrepGRPOTrainer
 from codegrep.training.scoring import add_scoring

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from codegrep.config import Config, EngineConfig
 from codegrep.engines.engine import Engine
 from codegrep.engines.models import PolicyFiles
-from codegrep.engines.weight_sync import FollowingReplicas, PolicyEngine
+from codegrep.engines.weight_sync import FollowingReplicas, PolicyEngine, SharedModelEngine
 from codegrep.errors import ConfigError
 from codegrep.protocol.chat import ChatFormat
 from codegrep.rollout.loop import MakePolicy
@@ -133,8 +133,6 @@ class InProcessHandle:
 
     def follow(self, policy: LivePolicy) -> PolicyEngine:
         """See EngineHandle. The model in training itself: there is nothing to send."""
-        from codegrep.engines.in_process import SharedModelEngine
-
         return SharedModelEngine(self._engine(policy.model, policy.tokenizer))
 
     def serve(self) -> Served:

@@ -21,7 +21,7 @@ from codegrep.issues.source import RepositoryLocation
 from codegrep.pipeline.policies.engines import InProcessHandle
 from codegrep.pipeline.policies.fetch import policy_of
 from codegrep.pipeline.workers import AgentSettings, AgentWorker
-from codegrep.rollout.store import rollout_from_row
+from codegrep.rollout.record import from_row
 from codegrep.runtime.artifacts import Places
 from codegrep.sandbox import Sandbox
 from codegrep.tracking.policy_package import read_package
@@ -94,7 +94,7 @@ class PolicyModel:
                 seed=config.seed,
                 label="served",
             )
-            rollouts = [rollout_from_row(row["rollout"]) for row in worker.answer(issues)]
+            rollouts = [from_row(row["rollout"]) for row in worker.answer(issues)]
         finally:
             sandbox.close()
         lost = next((rollout.error for rollout in rollouts if rollout.error), "")

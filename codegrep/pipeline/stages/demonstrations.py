@@ -13,10 +13,11 @@ from codegrep.pipeline.mined_targets import TrainingSet
 from codegrep.pipeline.policies.policy_files import base_model
 from codegrep.pipeline.sandboxes import Sandboxes
 from codegrep.pipeline.workers import AgentSettings, TeacherWorker
+from codegrep.protocol.exit_cause import ExitCause
 from codegrep.rewards.turn_credit import CreditWeights, turn_weights
 from codegrep.rollout.outcome import turn_facts
-from codegrep.rollout.record import ExitCause, Rollout
-from codegrep.rollout.store import RolloutWriter, read_rollouts, rollout_from_row
+from codegrep.rollout.record import Rollout, from_row
+from codegrep.rollout.store import RolloutWriter, read_rollouts
 from codegrep.runtime.artifacts import Artifact, ArtifactStore
 from codegrep.runtime.map_batches import map_batches
 from codegrep.runtime.progress import Progress
@@ -48,7 +49,7 @@ def demonstrations(
     with RolloutWriter(folder) as writer, progress.bar("teacher", total, total - len(todo)) as advance:
         for rows in map_batches(todo, TeacherWorker, arguments, batch=16, actors=1, num_cpus=0.5):
             for row in rows:
-                writer.add(weighted(rollout_from_row(row["rollout"]), config.train.warm_start))
+                writer.add(weighted(from_row(row["rollout"]), config.train.warm_start))
             writer.flush()
             advance(len(rows))
     rollouts = list({r.instance_id: r for r in read_rollouts(folder)}.values())

@@ -24,10 +24,10 @@ from codegrep.pipeline.policies.policy_files import Policies, base_model
 from codegrep.pipeline.prepared import Prepared
 from codegrep.pipeline.sandboxes import Sandboxes
 from codegrep.pipeline.workers import AgentSettings, AgentWorker, BM25Worker, TeacherWorker
-from codegrep.rewards.outcome import PROMPT_TOO_LONG
+from codegrep.protocol.exit_cause import ExitCause
 from codegrep.rollout.outcome import outcome_for, place_scores
-from codegrep.rollout.record import Rollout
-from codegrep.rollout.store import RolloutWriter, read_rollouts, rollout_from_row
+from codegrep.rollout.record import Rollout, from_row
+from codegrep.rollout.store import RolloutWriter, read_rollouts
 from codegrep.runtime.artifacts import Artifact, ArtifactStore, Places, file_content
 from codegrep.runtime.map_batches import map_batches
 from codegrep.runtime.progress import Progress
@@ -135,7 +135,9 @@ def run(
     artifact.write_json("lost.json", [{"retriever": r, "instance_id": i, "error": e} for (r, i), e in lost.items()])
     for (retriever, instance_id), error in list(lost.items())[:3]:
         progress.say(f"  left out, the machine's fault: {instance_id} by {retriever}: {error}")
-    for retriever, count in Counter(r["retriever"] for r in rows if r.get("exit_cause") == PROMPT_TOO_LONG).items():
+    for retriever, count in Counter(
+        r["retriever"] for r in rows if r.get("exit_cause") == ExitCause.PROMPT_TOO_LONG
+    ).items():
         progress.say(f"  {count} issues are longer than the context of {retriever}: they count as not answered")
     return {"held_out": len(held_out), "measured": len(held_out) - len(gone), "retrievers": retrievers}
 
@@ -190,7 +192,7 @@ class _Measurements:
         times = timing.read(measured.folder)
         rows = []
         for row in answers:
-            rollout = rollout_from_row(row["rollout"])
+            rollout = from_row(row["rollout"])
             lists = {"first_row": row["first_row"], "oracle": rollout.answer, "oracle_met": row["gold_met"]}
             whole = {**_rollout_row(rollout), **times.of(rollout.instance_id), "generated_tokens": 0}
             rows += [{**whole, "retriever": retriever, "files": files} for retriever, files in lists.items()]
@@ -209,7 +211,7 @@ class _Measurements:
             with RolloutWriter(folder) as writer, self.progress.bar(label, total, total - len(todo)) as advance:
                 for rows in ask(todo, self.config.evaluate.batch, self.config.evaluate.actors):
                     for row in rows:
-                        writer.add(rollout_from_row(row["rollout"]))
+                        writer.add(from_row(row["rollout"]))
                     writer.flush()
                     timing.note(measured.folder, rows, alone=False, of=[_instance(row) for row in rows])
                     advance(len(rows))

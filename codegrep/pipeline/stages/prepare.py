@@ -26,7 +26,7 @@ from codegrep.pipeline import needed_gold
 from codegrep.pipeline.prepared import ISSUES, PLACES, SPLIT, existing, load
 from codegrep.runtime.artifacts import Artifact, Places, from_outputs
 from codegrep.runtime.progress import Progress
-from codegrep.sandbox.repositories import BareClone, Repositories
+from codegrep.sandbox.repositories import Repositories
 from codegrep.tracking.run import Tracker
 
 _LISTED_ROWS = 20_000  # of what was left out
@@ -244,19 +244,8 @@ def _with_entities(clone: Repo, issue: Issue) -> Issue:
     return replace(issue, gold_entities=gold_entities(issue.gold_files, issue.gold_ranges, read))
 
 
-<<<<<<< HEAD
-def existing(clone: BareClone, names: Collection[str]) -> set[str]:
-    """Those of some object names ("commit", "commit:path") that the clone holds."""
-    with open_repository(clone.path) as opened:
-        return {name for name in names if holds(opened, name)}
-
-
-def _tell(
-    context: Context,
-=======
 def _say(
     progress: Progress,
->>>>>>> runs
     summary: dict[str, Any],
     dropped: Counter[str],
     broken: Sequence[dict[str, Any]],

@@ -50,9 +50,8 @@ def run(
 
     from codegrep.pipeline.collect import OpenTrackedLog
     from codegrep.pipeline.training_progress import train_with_progress
-    from codegrep.training.base_model import BaseModel
+    from codegrep.training.base_model import BaseModel, keep_model
     from codegrep.training.examples import make_examples, plan_steps
-    from codegrep.training.full_parameters import keep_model
     from codegrep.training.loops import WarmStartJob, warm_start_loop
     from codegrep.training.lora import ADAPTER_FILE, merge_adapter
 

@@ -23,7 +23,7 @@ from codegrep.sandbox import Sandbox
 from codegrep.tracking import store
 from codegrep.tracking.policy_package import BaseReference, model_checksum, write_package
 from codegrep.tracking.run import Tracker
-from codegrep.training.lora import attach_lora, merge_adapter, save_adapter
+from codegrep.training.lora import attach_lora, merge_adapter
 from tests.sandbox.trees import Made, make_repository
 
 LORA = LoraSettings(r=4, alpha=8, dropout=0.0)
@@ -50,7 +50,7 @@ def random_adapter(model: Path, folder: Path, seed: int) -> Path:
             if "lora_B" in name:
                 torch.manual_seed(seed)
                 values.normal_(std=0.5)
-    save_adapter(tuned, folder)
+    tuned.save_pretrained(str(folder))
     return folder
 
 
@@ -64,7 +64,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
     patch.setenv("CODEGREP_OUTPUTS", str(outputs / "served"))
     base = provide("provided:nano")
     warm = random_adapter(base, outputs / "warm", 1)
-    merged = merge_adapter(str(base), warm, outputs / "merged", "float32").folder
+    merged = outputs / "merged"
+    merge_adapter(str(base), warm, merged, "float32")
     adapter = random_adapter(merged, outputs / "grpo", 2)
     config = composed(f"outputs={outputs}")
     reference = BaseReference("provided:nano", None, "float32", config.model.context, model_checksum(base))

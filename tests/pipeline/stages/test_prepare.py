@@ -11,11 +11,11 @@ from typing import Any, cast
 from unittest.mock import MagicMock
 
 import pytest
+from codegrep.issues.git_process import run_git
 from rich.console import Console
 
 from codegrep.compose import compose_overrides, load
 from codegrep.config import Config, DataConfig, SourceConfig, SplitConfig
-from codegrep.issues.git_process import run_git
 from codegrep.issues.load import load_issues
 from codegrep.issues.source import RepositoryLocation
 from codegrep.pipeline.prepared import existing, locations

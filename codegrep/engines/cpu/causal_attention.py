@@ -1,8 +1,7 @@
 """Causal attention on a CPU in bfloat16, with a backward pass that uses matrix instructions.
 
-PyTorch's CPU kernel is fast forwards and slow backwards: it was a third of a training step (SmolLM2-135M, sequences of
-512). Its forward pass is kept, the backward pass is written as blocks of matrix products, which run on AMX or
-AVX512-bf16 and skip what causality hides.
+PyTorch's CPU kernel has a fast forward pass, which is kept, and a slow backward pass. Here the backward pass is blocks
+of matrix products, which run on AMX or AVX512-bf16 and skip what causality hides.
 """
 
 from __future__ import annotations
@@ -18,26 +17,29 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
+from codegrep.engines.cpu import on_cpu
+
 NAME = "codegrep_causal"
-_BLOCK = 128  # queries that are worked on together
+_BLOCK = 128  # queries of one matrix product
 _flash = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
 
 
 @contextmanager
 def causal_attention(model: PreTrainedModel) -> Iterator[None]:
-    """Within, the model's attention is causal over all keys, with no padding mask: position i of the queries sees all
-    keys up to (keys - queries + i). For sequences without left padding only. On other devices, in other dtypes and for
-    models with sliding windows nothing is changed.
+    """Within, let a bfloat16 model on a CPU attend causally to all keys, without a padding mask.
+
+    Query i sees the keys up to (keys - queries + i), so sequences must have no left padding. A model with sliding
+    windows keeps its own attention.
     """
     config = model.config.get_text_config()
     windows = getattr(config, "sliding_window", None) or "sliding_attention" in (
         getattr(config, "layer_types", None) or ()
     )
-    if model.device.type != "cpu" or model.dtype != torch.bfloat16 or windows:
+    if not on_cpu(model) or model.dtype != torch.bfloat16 or windows:
         yield
         return
     ALL_ATTENTION_FUNCTIONS.register(NAME, _attention)
-    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, _no_mask)
+    ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, lambda *_args, **_kwargs: None)
     before = config._attn_implementation
     config._attn_implementation = NAME
     try:
@@ -46,14 +48,10 @@ def causal_attention(model: PreTrainedModel) -> Iterator[None]:
         config._attn_implementation = before
 
 
-def _no_mask(*args: Any, **kwargs: Any) -> None:
-    return None
-
-
 def _attention(
     module: torch.nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """As transformers' attention functions: query (B, Hq, Q, D), key and value (B, Hk, K, D) -> (B, Q, Hq, D)."""
+    """Attend as transformers does: query (B, Hq, Q, D), key and value (B, Hk, K, D) -> (B, Q, Hq, D)."""
     plain = attention_mask is None and not kwargs.get("dropout") and kwargs.get("position_bias") is None
     if not plain or query.shape[-1] != value.shape[-1]:
         if query.shape[2] != key.shape[2]:
@@ -65,17 +63,18 @@ def _attention(
 
 
 class CausalAttention(torch.autograd.Function):
-    """softmax(q kᵀ · scale, causal) v for grouped queries; the last query sees all keys.
+    """softmax(q kᵀ · scale, causal) v for grouped queries, where the last query sees all keys.
 
     Shapes: q (B, Hq, Q, D), k and v (B, Hk, K, D) with Hq a multiple of Hk and Q <= K.
     """
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+        """Return the attention (B, Hq, Q, D)."""
         past = k.shape[2] - q.shape[2]
         out, lse = _flash(q, k[:, :, past:], v[:, :, past:], 0.0, True, scale=scale)
         if past:
-            # Two attentions, each normalised by itself, are one when weighted with their normalisers.
+            # Attention over past keys and over new ones are combined by their normalisers.
             early, early_lse = _flash(q, k[:, :, :past], v[:, :, :past], 0.0, False, scale=scale)
             both = torch.logaddexp(lse, early_lse)
             out = (out * (lse - both).exp()[..., None] + early * (early_lse - both).exp()[..., None]).to(q.dtype)
@@ -86,6 +85,7 @@ class CausalAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        """Return the gradients to q, k and v."""
         q, k, v, out, lse = ctx.saved_tensors
         dq = torch.empty_like(q)
         dk, dv = torch.zeros(k.shape, dtype=torch.float32), torch.zeros(v.shape, dtype=torch.float32)
@@ -113,7 +113,7 @@ def _block(
     before: int,
     scale: float,
 ) -> Tensor:
-    """Gradient to one sequence's block of queries; adds to dk and dv.
+    """Return the gradient to one sequence's block of queries, and add to dk and dv.
 
     q and grad (Hq, n, D), lse and delta (Hq, n), the rest (Hk, K, D). The block's first query sees before + 1 keys.
     """
@@ -121,7 +121,7 @@ def _block(
     groups, seen = heads // len(k), before + count
     k, v = k[:, :seen], v[:, :seen]
 
-    def fold(x: Tensor) -> Tensor:  # the queries of one key head stand together: (Hk, groups · n, …)
+    def fold(x: Tensor) -> Tensor:  # join the queries of one key head: (Hk, groups · n, …)
         return x.reshape(len(k), groups * count, *x.shape[2:])
 
     q, grad = fold(q), fold(grad)
@@ -139,7 +139,7 @@ def _block(
 
 @contextmanager
 def _bf16_products() -> Iterator[None]:
-    """Products of float32 tensors take bfloat16 inputs (here they are that already) and sum in float32."""
+    """Within, products of float32 tensors round their inputs to bfloat16 (here they already are) and sum in float32."""
     setting: Any = cast(Any, torch.backends.mkldnn).matmul
     before = setting.fp32_precision
     setting.fp32_precision = "bf16"

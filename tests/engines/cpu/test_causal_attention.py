@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
-from codegrep.engines.models import load_model
-from codegrep.training.causal_attention import CausalAttention, causal_attention
+from codegrep.engines.cpu.causal_attention import CausalAttention, causal_attention
+from codegrep.engines.models import load_model, provide
 
 
 def _exact(q: Tensor, k: Tensor, v: Tensor, grad: Tensor) -> list[Tensor]:
@@ -37,8 +35,8 @@ def test_output_and_gradients_are_those_of_attention(queries: int, keys: int, he
             assert own.norm() < 1e-2  # one key: the softmax has no gradient
 
 
-def test_setting_of_products_and_model_is_put_back(nano: Path) -> None:
-    model = load_model(nano, "bfloat16")
+def test_setting_of_products_and_model_is_put_back() -> None:
+    model = load_model(provide("provided:nano"), "bfloat16")
     before = (model.config._attn_implementation, torch.backends.mkldnn.matmul.fp32_precision)
     ids = torch.arange(5, 25)[None]
     with causal_attention(model):
@@ -49,7 +47,7 @@ def test_setting_of_products_and_model_is_put_back(nano: Path) -> None:
     assert (states.float() - plain.float()).norm() / plain.float().norm() < 0.02
 
 
-def test_float32_is_left_alone(nano: Path) -> None:
-    model = load_model(nano, "float32")
+def test_float32_is_left_alone() -> None:
+    model = load_model(provide("provided:nano"), "float32")
     with causal_attention(model):
         assert model.config._attn_implementation == "sdpa"
