@@ -92,7 +92,7 @@ def _exit(error: BaseException) -> NoReturn:
     """End with one line for people; a mistake in the code is raised again, since its trace is wanted."""
     if isinstance(error, KeyboardInterrupt):
         sys.exit(130)
-    line = disk_error(error)
+    line: CodegrepError | None = disk_error(error)
     if line is None and isinstance(error, HydraException | OmegaConfBaseException | YAMLError | ValueError):
         line = explain(error)
     if line is None and not isinstance(error, CodegrepError):

@@ -53,7 +53,7 @@ def disk_error(error: BaseException | None) -> DiskError | None:
         text = str(error)
         full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
         if full or _FULL.search(text):
-            where = error.filename if full else None
+            where = error.filename if isinstance(error, OSError) else None
             line = next((line for line in text.split("\n") if _FULL.search(line)), text)
             fix = "Free some space, or set outputs= to another disk; the same command continues"
             return DiskError(f"a disk is full ({where or line})", fix)

@@ -210,9 +210,9 @@ class Worktrees:
                 f"{tree} was changed while it is in use", "Keep other programs out; it is mended once nobody uses it."
             )
         _log.warning("%s was changed since it was checked out and is put right", tree)
-        state = self._restored(entry.name, lock)
-        self.counts.repairs += state is not None
-        return state
+        restored = self._restored(entry.name, lock)
+        self.counts.repairs += restored is not None
+        return restored
 
     def _restored(self, name: str, lock: FileLock) -> TreeState | None:
         """Puts a tree right; None where git cannot."""

@@ -30,11 +30,11 @@ class StepLog(TrainerCallback):
 
     def on_log(
         self,
-        _args: TrainingArguments,
+        args: TrainingArguments,
         state: TrainerState,
-        _control: TrainerControl,
+        control: TrainerControl,
         logs: dict[str, Any] | None = None,
-        **_kwargs: Any,
+        **kwargs: Any,
     ) -> None:
         """Log one step."""
         metrics = self._rename(logs or {})
@@ -69,7 +69,7 @@ class TimeLimit(TrainerCallback):
         return time.monotonic() - self._started
 
     def on_step_end(
-        self, _args: TrainingArguments, state: TrainerState, control: TrainerControl, **_kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         """Stop if it is time; always save after the last step."""
         late = self._limit and self.used >= self._limit
@@ -103,7 +103,7 @@ class CheckpointReport(TrainerCallback):
     ) -> None:
         self._report, self._log, self._limit, self._notes = report, log, limit, notes
 
-    def on_save(self, args: TrainingArguments, state: TrainerState, _control: TrainerControl, **_kwargs: Any) -> None:
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Report one checkpoint."""
         folder = Path(str(args.output_dir)) / f"checkpoint-{state.global_step}"
         if state.is_world_process_zero:

@@ -72,7 +72,7 @@ class EarlyStop(TrainerCallback):
         self._rule, self._limit, self._every = rule, limit, every
 
     def on_log(
-        self, _args: TrainingArguments, state: TrainerState, control: TrainerControl, **_kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         """Judge after each step. All ranks decide alike, for TRL logs what it gathers from all."""
         due = self._rule.enabled and state.global_step < state.max_steps and state.global_step % self._every == 0
@@ -104,7 +104,7 @@ class PauseAt(TrainerCallback):
         self._step = step
 
     def on_step_end(
-        self, _args: TrainingArguments, state: TrainerState, control: TrainerControl, **_kwargs: Any
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> TrainerControl:
         """Pause if the step is reached."""
         if self._step and state.global_step >= self._step:

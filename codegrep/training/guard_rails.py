@@ -112,11 +112,11 @@ class GuardRails(TrainerCallback):
 
     def on_log(
         self,
-        _args: TrainingArguments,
+        args: TrainingArguments,
         state: TrainerState,
-        _control: TrainerControl,
+        control: TrainerControl,
         logs: dict[str, Any] | None = None,
-        **_kwargs: Any,
+        **kwargs: Any,
     ) -> None:
         """Compare one step."""
         if not logs or "loss" not in logs:  # the closing log of a run
