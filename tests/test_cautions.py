@@ -34,8 +34,11 @@ def test_a_reward_alone_has_what_it_needs_or_that_is_said(reward: str) -> None:
         (["reward=v1"], ["line ranges", "agent.prompt=short", "Use agent.prompt=detailed"]),
         (["reward=v2", "agent.prompt=entities"], ["agent.prompt=entities does not"]),
         (["reward=codescout"], ["Use agent.prompt=entities", "Use data.gold_entities=true"]),
-        (["reward=tiered"], ["wants a judge's verdict", "verdict=none asks nobody", "Use verdict=llm"]),
-        (["reward=v3", "verdict=llm", "verdict.params.model=m"], ["reward=v3 wants no verdict: nobody is asked"]),
+        (["reward=tiered"], ["wants a judge's verdict", "answer_judge=none asks nobody", "Use answer_judge=llm"]),
+        (
+            ["reward=v3", "answer_judge=llm", "answer_judge.params.model=m"],
+            ["reward=v3 wants no verdict: nobody is asked"],
+        ),
     ],
 )
 def test_what_is_said(overrides: list[str], words: list[str]) -> None:
@@ -50,7 +53,7 @@ def test_nothing_is_said_with_the_right_prompt() -> None:
 
 def test_nothing_is_said_where_a_judge_is_asked_or_none_is_wanted() -> None:
     assert said("+experiment=signal_reshaping") == ""
-    asked = ["reward.params.judge=verdict", "verdict=llm", "verdict.params.model=m"]
+    asked = ["reward.params.judge=verdict", "answer_judge=llm", "answer_judge.params.model=m"]
     assert said("+experiment=signal_reshaping", *asked) == ""
 
 

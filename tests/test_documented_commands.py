@@ -17,7 +17,12 @@ from codegrep.compose import compose_overrides, load
 ROOT = Path(__file__).parents[1]
 _COMMAND = re.compile(r"(?m)^    python -m codegrep ((?:.*\\\n)*.*)$")
 # Groups and modules that a reader is told to write; the tests of these how-tos make them.
-_TO_BE_WRITTEN = ("reward=turn_penalty", "reward=first_file", "reward.function=my_rewards", "process.function=my_turns")
+_TO_BE_WRITTEN = (
+    "reward=turn_penalty",
+    "reward=first_file",
+    "reward.function=my_rewards",
+    "turn_scores.function=my_turns",
+)
 
 
 def documented() -> list[tuple[str, str]]:

@@ -141,7 +141,7 @@ STATED: dict[str, dict[str, Any]] = {
         "governance.repetition_times": 30,
         "governance.masked_in_group": True,
         "governance.infrastructure_in_group": True,
-        "process.floor": 0.1,
+        "turn_scores.floor": 0.1,
         "train.grpo.prompts_per_step": 8,
         "train.grpo.group_size": 8,
         "train.grpo.learning_rate": 3e-6,

@@ -1,21 +1,21 @@
-"""The configuration, one module a group of conf/. Pure: importing it loads neither torch nor ray nor mlflow.
+"""The configuration, one module a group of conf/. Importing it loads neither torch nor ray nor mlflow.
 
-Defaults live in conf/; a field without a default here must be given there. Unknown keys and wrong types are refused by
-`load` before anything is started, in one line.
+A setting is declared once, as a field with type, bounds, choices and documentation; YAML files hold values only.
+docs/reference/configuration.md is generated from the fields (codegrep/config/reference.py).
 """
 
 from codegrep.config.advantage import AdvantageConfig
-from codegrep.config.agent import PROMPTS, AgentConfig
+from codegrep.config.agent import AgentConfig
+from codegrep.config.answer_judge import AnswerJudgeConfig
 from codegrep.config.cluster import ClusterConfig, SubmitConfig
 from codegrep.config.data import DataConfig, SourceConfig, SplitConfig
 from codegrep.config.engine import EngineConfig, OpenAIConfig, SyncConfig, VLLMConfig
-from codegrep.config.evaluate import BASELINES, MODELS, EvaluateConfig
-from codegrep.config.experiment import STAGES, Config
+from codegrep.config.evaluate import MODELS, EvaluateConfig
+from codegrep.config.experiment import Config
 from codegrep.config.governance import GovernanceConfig
 from codegrep.config.judge import JudgeConfig
 from codegrep.config.labels import LabelsConfig
 from codegrep.config.model import ModelConfig
-from codegrep.config.process import ProcessConfig
 from codegrep.config.reward import FunctionConfig
 from codegrep.config.sandbox import SandboxConfig
 from codegrep.config.scale import ScaleConfig
@@ -23,23 +23,23 @@ from codegrep.config.sweep import SearchConfig
 from codegrep.config.tools import ToolsConfig
 from codegrep.config.tracking import TrackingConfig
 from codegrep.config.train import (
-    RAIL_ACTIONS,
+    CheckpointSelectionConfig,
     EarlyStopConfig,
     GRPOSettings,
     GuardRailsConfig,
-    LadderConfig,
     LoraSettings,
     RailConfig,
     TeacherConfig,
     TrainConfig,
     WarmStartConfig,
 )
-from codegrep.config.verdict import VerdictConfig
+from codegrep.config.turn_scores import TurnScoresConfig
 
 __all__ = [
     "AdvantageConfig",
     "AgentConfig",
-    "BASELINES",
+    "AnswerJudgeConfig",
+    "CheckpointSelectionConfig",
     "ClusterConfig",
     "Config",
     "DataConfig",
@@ -52,16 +52,11 @@ __all__ = [
     "GuardRailsConfig",
     "JudgeConfig",
     "LabelsConfig",
-    "LadderConfig",
     "LoraSettings",
     "MODELS",
     "ModelConfig",
     "OpenAIConfig",
-    "PROMPTS",
-    "ProcessConfig",
-    "RAIL_ACTIONS",
     "RailConfig",
-    "STAGES",
     "SandboxConfig",
     "ScaleConfig",
     "SearchConfig",
@@ -73,7 +68,7 @@ __all__ = [
     "ToolsConfig",
     "TrackingConfig",
     "TrainConfig",
+    "TurnScoresConfig",
     "VLLMConfig",
-    "VerdictConfig",
     "WarmStartConfig",
 ]

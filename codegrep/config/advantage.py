@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal
 
 from codegrep.config.reward import FunctionConfig
+from codegrep.config.setting import group, setting
 
 
-@dataclass
+@group
 class AdvantageConfig(FunctionConfig):
-    """conf/advantage: from the rewards of a group to advantages; `function` is the factor they are multiplied with.
+    """conf/advantage: `function` is the factor that normalised advantages are multiplied with."""
 
-    Attributes:
-        baseline: "mean" of the group (GRPO), or "loo", the mean of the others (RLOO).
-        scale: "group" divides by the group's standard deviation (GRPO), "batch" by the batch's, "none" by nothing
-            (Dr. GRPO). train.grpo.scale_rewards follows it.
-    """
-
-    baseline: str = "mean"
-    scale: str = "group"
+    baseline: Literal["mean", "loo"] = setting(
+        "what is subtracted: the group's mean (GRPO), or the mean of the others (RLOO)", default="mean"
+    )
+    scale: Literal["group", "batch", "none"] = setting(
+        "what is divided by: standard deviation of the group (GRPO) or batch, or nothing (Dr. GRPO)", default="group"
+    )

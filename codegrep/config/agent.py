@@ -2,37 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal
 
-PROMPTS = ("short", "detailed", "entities")
+from codegrep.config.setting import group, setting
 
 
-@dataclass
+@group
 class AgentConfig:
-    """conf/agent: the protocol of SPEC 1.1.
+    """conf/agent: turns, budgets and prompt of the agent (CodeGrep 3.2, A.1, A.4)."""
 
-    Attributes:
-        exploration_turns: turns with tools (3); one answer turn follows.
-        max_issue_chars: longer statements are cut, with a note.
-        max_turn_tokens: most sampled tokens of one turn.
-        max_completion_tokens: most sampled tokens of one rollout (4,096).
-        max_answer_files: files asked for in the system prompt; 0 leaves the number open.
-        parallel_rollouts: rollouts in flight at once.
-        max_seconds: a rollout that takes longer is given up, as the machine's fault; 0 sets no limit.
-        strict_tokens: a turn whose tokens are not what the chat format expects stops the run; else it is counted.
-        stop_at_malformed: a turn with a call or answer that cannot be read ends the rollout (SWE-grep); else the model
-            is told, and goes on.
-        prompt: "short" for small models and asks for files; "detailed" gives tool schemas and advice and asks for line
-            ranges; "entities" is as "detailed" and asks for classes and functions instead.
-    """
-
-    exploration_turns: int
-    max_issue_chars: int
-    max_turn_tokens: int
-    max_completion_tokens: int
-    max_answer_files: int
-    parallel_rollouts: int
-    max_seconds: float = 0.0
-    strict_tokens: bool = False
-    stop_at_malformed: bool = False
-    prompt: str = "short"
+    exploration_turns: int = setting("turns with tools; one answer turn follows", ge=1, paper="3")
+    max_issue_chars: int = setting("longer statements are cut, with a note", ge=1)
+    max_turn_tokens: int = setting("sampled tokens of one turn", ge=1)
+    max_completion_tokens: int = setting("sampled tokens of one rollout", ge=1, paper="4,096")
+    max_answer_files: int = setting("files asked for in the system prompt, not enforced; 0: open", ge=0, paper="open")
+    parallel_rollouts: int = setting("rollouts in flight at once", ge=1, paper="512 a step")
+    max_seconds: float = setting(
+        "seconds after which a rollout is given up as the machine's fault; 0: no limit", ge=0, default=0.0
+    )
+    strict_tokens: bool = setting("stop the run at a turn whose tokens do not fit the chat format", default=False)
+    stop_at_malformed: bool = setting(
+        "end the rollout at a call or answer that cannot be read; else the model is told",
+        default=False,
+        paper="SWE-grep: true",
+    )
+    prompt: Literal["short", "detailed", "entities"] = setting(
+        "short asks for files; detailed gives schemas and advice and asks for line ranges; entities asks for classes "
+        "and functions instead",
+        default="short",
+    )

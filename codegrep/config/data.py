@@ -2,67 +2,59 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
+
+from codegrep.config.setting import group, setting
 
 
-@dataclass
+@group
 class SourceConfig:
-    """One source of issues (conf/data).
+    """data.sources.<name>: one source of issues."""
 
-    Attributes:
-        kind: dotted name of the source's class.
-        args: its keyword arguments, checked by the class.
-        use: "split" takes part in the split, "train" is training material only (its repositories may not be held out).
-        limit: at most so many issues, drawn from the seed; 0 means all. Issues of a source with use=train that choose
-            checkpoints do not count.
-    """
-
-    kind: str
-    args: dict[str, Any] = field(default_factory=dict)
-    use: str = "split"
-    limit: int = 0
+    kind: str = setting("dotted name of the source's class")
+    args: dict[str, Any] = setting("its keyword arguments, checked by the class", default_factory=dict)
+    use: Literal["split", "train"] = setting(
+        "split: divided by the split; train: for training only, held-out repositories are left out", default="split"
+    )
+    limit: int = setting("issues at most, drawn from the split's seed; 0: all", ge=0, default=0)
 
 
-@dataclass
+@group
 class SplitConfig:
-    """How issues are divided, once, from the seed.
+    """data.split: how issues are divided, once, from the split's seed."""
 
-    Attributes:
-        by: "repository", or "instance" for one-repository data.
-        held_out: what is held out: repositories (owner/name), or roles of conf/roles.yaml; empty means a share drawn
-            from the seed.
-        validation: repositories or roles whose issues choose checkpoints; they are neither trained nor reported on.
-        enforce_roles: never train on or choose by a repository that conf/roles.yaml keeps for something else. False is
-            for work that stands beside no result of this project.
-        held_out_share: share of the units (repositories or instances) held out when none is named.
-        seed: own seed, so that training seeds share one split.
-        max_train, max_held_out: cut after the split, drawn from the seed; 0 means all.
-    """
-
-    by: str = "repository"
-    held_out: list[str] = field(default_factory=list)
-    validation: list[str] = field(default_factory=list)
-    enforce_roles: bool = True
-    held_out_share: float = 0.25
-    seed: int = 0
-    max_train: int = 0
-    max_held_out: int = 0
+    by: Literal["repository", "instance"] = setting(
+        "unit of the split; instance for data of one repository", default="repository"
+    )
+    held_out: list[str] = setting(
+        "held-out repositories (owner/name) or roles of conf/roles.yaml; empty: a share is drawn", default_factory=list
+    )
+    validation: list[str] = setting(
+        "repositories or roles that choose checkpoints; neither trained nor reported on", default_factory=list
+    )
+    enforce_roles: bool = setting(
+        "keep repositories to their role in conf/roles.yaml; false for work beside no result of this project",
+        default=True,
+    )
+    held_out_share: float = setting("share of the units that is drawn where none is named", gt=0, lt=1, default=0.25)
+    seed: int = setting("of the split alone, so that training seeds share it", ge=0, default=0)
+    max_train: int = setting("training issues at most, drawn from the seed; 0: all", ge=0, default=0)
+    max_held_out: int = setting("held-out issues at most, drawn from the seed; 0: all", ge=0, default=0)
 
 
-@dataclass
+@group
 class DataConfig:
-    """conf/data: where issues come from and how they are split.
+    """conf/data: where issues come from and how they are split."""
 
-    Attributes:
-        gold_entities: look up the classes and functions that the gold patches touch, for rewards that score them; needs
-            gold line ranges, Python files, and some seconds for each thousand issues.
-        max_missing_gold: share of the training issues that may lack gold lines or entities that the reward scores; with
-            more of them nothing is trained. 1 allows all.
-    """
-
-    name: str
-    sources: dict[str, SourceConfig]
-    split: SplitConfig
-    gold_entities: bool = False
-    max_missing_gold: float = 0.1
+    name: str = setting("label")
+    sources: dict[str, SourceConfig] = setting("sources by name", min_length=1)
+    split: SplitConfig = setting("see data.split")
+    gold_entities: bool = setting(
+        "look up the classes and functions that the gold patches touch, for rewards that score them", default=False
+    )
+    max_missing_gold: float = setting(
+        "share of training issues that may lack gold that the reward scores; beyond, nothing is trained",
+        ge=0,
+        le=1,
+        default=0.1,
+    )

@@ -2,35 +2,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal, get_args
 
-MODELS = ("base", "warm_start", "trained", "loaded")
-BASELINES = ("bm25", "bm25_no_tests", "first_row", "oracle", "oracle_met")
+from codegrep.config.setting import group, setting
+
+Model = Literal["base", "warm_start", "trained", "loaded"]
+MODELS: tuple[Model, ...] = get_args(Model)
+Baseline = Literal["bm25", "bm25_no_tests", "first_row", "oracle", "oracle_met"]
 
 
-@dataclass
+@group
 class EvaluateConfig:
-    """conf/evaluate.
+    """conf/evaluate."""
 
-    Attributes:
-        models: which of MODELS are measured.
-        baselines: which of BASELINES are measured.
-        temperature: 0 is greedy. bootstrap: resamples.
-        batch: issues a block.
-        actors: agent actors.
-        latency_issues: issues that every retriever answers once more, one at a time, for its latency; 0 measures none.
-        targets: samples.parquet of `python -m codegrep label` with target sets of held-out issues, which results are
-            given against too, beside the patch's files; None where there are none.
-        loaded: model in MLflow that is measured as "loaded" (models:/NAME@ALIAS and the like); None where it is not
-            among `models`.
-    """
-
-    models: list[str]
-    baselines: list[str]
-    temperature: float
-    bootstrap: int
-    batch: int
-    actors: int
-    loaded: str | None = None
-    latency_issues: int = 0
-    targets: str | None = None
+    models: list[Model] = setting("models that are measured")
+    baselines: list[Baseline] = setting("baselines that are measured")
+    temperature: float = setting("0: greedy", ge=0)
+    bootstrap: int = setting("resamples of the intervals", ge=1)
+    batch: int = setting("issues of a block, answered together", ge=1)
+    actors: int = setting("agent actors", ge=1)
+    loaded: str | None = setting("model in MLflow (models:/NAME@ALIAS) that is measured as `loaded`", default=None)
+    latency_issues: int = setting(
+        "issues that every retriever answers once more, one at a time, for its latency; 0: none", ge=0, default=0
+    )
+    targets: str | None = setting(
+        "samples.parquet of `codegrep label` with target sets of held-out issues, reported beside the patch's files",
+        default=None,
+    )

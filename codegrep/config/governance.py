@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal
+
+from codegrep.config.setting import group, setting
+
+Handling = Literal["normal", "last_turn", "full_mask"]
 
 
-@dataclass
+@group
 class GovernanceConfig:
-    """conf/governance: what the cause of a rollout's end does to its reward and its mask (SPEC 4.4).
+    """conf/governance: what a rollout's exit cause does to its reward and mask (arXiv 2605.07276)."""
 
-    Attributes:
-        handling: cause -> normal, last_turn or full_mask; a cause that is not named is normal. Causes are the exit
-            causes of a rollout, and excessive_calls, repetition and judge_failed (no verdict where the reward needs
-            one; full_mask where it is not named, never a reward of 0; normal keeps what the reward is without it).
-        masked_in_group: fully masked rollouts stay in mean and deviation of their group, with reward 0.
-        infrastructure_in_group: so do those that the machine lost; False leaves them out.
-        max_calls: more calls in one turn are excessive_calls (5); 0 never.
-        repetition_tokens, repetition_times: an n-gram of so many tokens, found more than so many times in one turn, is
-            a repetition (15, 30); 0 times: never.
-    """
-
-    name: str
-    handling: dict[str, str]
-    masked_in_group: bool
-    infrastructure_in_group: bool
-    max_calls: int
-    repetition_tokens: int
-    repetition_times: int
+    name: str = setting("label")
+    handling: dict[str, Handling] = setting(
+        "exit cause, excessive_calls, repetition or judge_failed -> handling; a cause that is not named is normal, "
+        "judge_failed full_mask"
+    )
+    masked_in_group: bool = setting("fully masked rollouts stay in their group's mean and std, with reward 0")
+    infrastructure_in_group: bool = setting("so do rollouts that the machine lost")
+    max_calls: int = setting("more calls in one turn are excessive_calls; 0: never", ge=0, paper="2605.07276: 5")
+    repetition_tokens: int = setting("length of an n-gram that counts as repeated", ge=1, paper="2605.07276: 15 to 50")
+    repetition_times: int = setting("more occurrences in one turn are a repetition; 0: never", ge=0, paper="30")

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+from codegrep.config.setting import group, setting
 
 
-@dataclass
+@group
 class JudgeConfig:
-    """conf/judge: who decides whether a read file is relevant.
+    """conf/judge: the judge of mined files."""
 
-    Attributes:
-        kind: dotted name of the judge's class. params: its keyword arguments, checked by the class.
-        where: "miners" judges in the workers that mine, "actors" in actors of their own (a judge that waits for a
-            server), "driver" with one Ray Data pipeline over all candidates (a judge that is such a pipeline).
-        actors: of where=actors.
-        max_error_share: candidates without a verdict, beyond which the stage stops; the same command asks again.
-        second: a second judge on a sample, for agreement; None is none. Keys kind, params, sample.
-    """
-
-    name: str
-    kind: str
-    params: dict[str, Any]
-    where: str
-    actors: int
-    max_error_share: float
-    second: dict[str, Any] | None = None
+    name: str = setting("label")
+    kind: str = setting("dotted name of the judge's class")
+    params: dict[str, Any] = setting("its keyword arguments, checked by the class", paper="GLM-5.1-FP8, 16 at a time")
+    where: Literal["miners", "actors", "driver"] = setting(
+        "miners: in the workers that mine; actors: in actors that wait for a server; driver: one Ray Data pipeline"
+    )
+    actors: int = setting("actors, with where=actors", ge=1)
+    max_error_share: float = setting("candidates without a verdict beyond which the stage stops", ge=0, le=1)
+    second: dict[str, Any] | None = setting(
+        "a second judge on a sample, for agreement: kind, params, sample", default=None
+    )

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal
+
+from codegrep.config.setting import group, setting
 
 
-@dataclass
+@group
 class ModelConfig:
-    """conf/model.
+    """conf/model."""
 
-    Attributes:
-        path: local folder or hub id; "provided:smollm2-135m-instruct" and "provided:nano" are made on this machine.
-        dtype: "bfloat16" or "float32", of the frozen base weights; "auto" is resolved when the configuration is loaded:
-            float32 on a CPU without bfloat16 instructions, else bfloat16.
-        revision: hub revision, or None.
-        context: longest prompt + completion, tokens.
-    """
-
-    path: str
-    dtype: str
-    context: int
-    revision: str | None = None
+    path: str = setting("folder, hub id, or provided:NAME (made on this machine)", paper="Qwen3-14B")
+    dtype: Literal["auto", "bfloat16", "float32"] = setting(
+        "of the frozen base weights; auto: float32 on a CPU without bfloat16 instructions, else bfloat16"
+    )
+    context: int = setting("longest prompt and completion, tokens", ge=128)
+    revision: str | None = setting("hub revision", default=None)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
 
+from codegrep.config.setting import group, setting
 
-@dataclass
+
+@group
 class FunctionConfig:
-    """conf/reward, and the factor of conf/advantage: dotted name of a pure function and its parameters."""
+    """A pure function and its parameters: conf/reward, and the factor of conf/advantage."""
 
-    name: str
-    function: str
-    params: dict[str, Any] = field(default_factory=dict)
+    name: str = setting("label")
+    function: str = setting("dotted name of a pure function")
+    params: dict[str, Any] = setting("its keyword arguments, checked against its signature", default_factory=dict)

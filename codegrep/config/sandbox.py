@@ -1,26 +1,17 @@
-"""conf/sandbox: worktrees and the index over them."""
+"""conf/sandbox: clones and worktrees."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from codegrep.config.setting import group, setting
 
 
-@dataclass
+@group
 class SandboxConfig:
-    """conf/sandbox.
+    """conf/sandbox."""
 
-    Attributes:
-        clone_timeout: seconds for a clone or a fetch (600).
-        min_free_gib: disk that stays free.
-        actors: sandbox actors on every node.
-        max_worktrees: trees kept; 0 means no limit.
-        max_disk_gib: disk that the trees of one folder may take; 0 means no limit.
-        index_mib: memory of the index of file contents in one sandbox; 0 searches whole trees.
-    """
-
-    clone_timeout: float
-    min_free_gib: float
-    actors: int
-    max_worktrees: int
-    max_disk_gib: float = 0.0
-    index_mib: float = 512.0
+    clone_timeout: float = setting("seconds for a clone or a fetch", gt=0, paper="600")
+    min_free_gib: float = setting("GiB of disk that stay free", ge=0)
+    actors: int = setting("sandbox actors on every node", ge=1)
+    max_worktrees: int = setting("trees kept; 0: no limit", ge=0)
+    max_disk_gib: float = setting("GiB that the trees of one folder may take; 0: no limit", ge=0, default=0.0)
+    index_mib: float = setting("MiB of the index of file contents; 0: whole trees", ge=0, default=512.0)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from codegrep.config.setting import group, setting
 
 
-@dataclass
+@group
 class ScaleConfig:
     """conf/scale: only its name; its values go to the other groups."""
 
-    name: str
+    name: str = setting("label")

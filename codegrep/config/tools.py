@@ -2,46 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Literal
+
+from codegrep.config.setting import group, setting
 
 
-@dataclass
+@group
 class ToolsConfig:
-    """conf/tools: the three tools, their caps (SPEC 1.2) and how results are shown.
+    """conf/tools: the tools, their caps, and how results are shown (CodeGrep 3.3, A.1)."""
 
-    Attributes:
-        names: tools offered to the model.
-        max_calls: calls of one turn that are executed (8).
-        max_matches: matches of one grep (50). max_paths: paths of one glob (100). max_lines: lines of one read (200).
-        max_chars: characters of one result (4,096).
-        max_observation_chars: characters of all results of a turn together; 0 means no such cap (the paper's).
-        max_line_chars: a longer line is shown as a preview.
-        grep_timeout, glob_timeout, read_timeout: seconds (10, 10, 5).
-        concurrency: calls at once in one sandbox (64).
-        observation: "results" shows each result by itself (the paper's form); "table" merges the greps of a turn into
-        one
-            table of files.
-        table_rows: files of the table.
-        table_order: "score" (the tool's own ranking), "path", or "shuffled" (by a hash of issue and path: gives
-        nothing away).
-        grep_include: glob that grep is limited to when the call names none ("*.py" in the paper).
-        exclude_tests: leave test files out of grep and glob (never of read).
-    """
-
-    names: list[str]
-    max_calls: int
-    max_matches: int
-    max_paths: int
-    max_lines: int
-    max_chars: int
-    max_observation_chars: int
-    max_line_chars: int
-    grep_timeout: float
-    glob_timeout: float
-    read_timeout: float
-    concurrency: int
-    observation: str
-    table_rows: int
-    table_order: str
-    grep_include: str
-    exclude_tests: bool
+    names: list[str] = setting("tools offered to the model; a dotted class name is possible", paper="grep, glob, read")
+    max_calls: int = setting("calls of one turn that are executed", ge=1, paper="8")
+    max_matches: int = setting("matching lines of a grep", ge=1, paper="50")
+    max_paths: int = setting("paths of a glob", ge=1)
+    max_lines: int = setting("lines of a read", ge=1, paper="200")
+    max_chars: int = setting("characters of one result", ge=1, paper="4,096")
+    max_observation_chars: int = setting("characters of a turn's results together; 0: no cap", ge=0, paper="no cap")
+    max_line_chars: int = setting("characters of a line that are shown", ge=1)
+    grep_timeout: float = setting("seconds", gt=0, paper="10")
+    glob_timeout: float = setting("seconds", gt=0, paper="10")
+    read_timeout: float = setting("seconds", gt=0, paper="5")
+    concurrency: int = setting("calls at once in one sandbox", ge=1, paper="64")
+    observation: Literal["results", "table"] = setting(
+        "results shows each result; table merges the greps of a turn into one ranked table of files", paper="results"
+    )
+    table_rows: int = setting("files of the table", ge=1)
+    table_order: Literal["score", "path", "shuffled"] = setting(
+        "order of the table; shuffled by a hash of issue and path gives nothing away"
+    )
+    grep_include: str = setting("glob that grep is limited to when the call names none", paper="*.py")
+    exclude_tests: bool = setting("leave test files out of grep and glob, never of read", paper="false")

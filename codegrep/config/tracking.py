@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from codegrep.config.setting import group, setting
 
 
-@dataclass
+@group
 class TrackingConfig:
-    """conf/tracking.
+    """conf/tracking."""
 
-    Attributes:
-        uri: MLflow tracking URI; empty means SQLite under `outputs`.
-        experiment: MLflow experiment; runs of one experiment are compared side by side.
-        artifact_location: where a new experiment's artifacts go; None leaves it to the store.
-        register: name that trained policies are registered under; empty leaves them unregistered. The alias "best"
-            goes to the one with the highest held-out F0.5 on the same data.
-        sweep, parent_run: id of the sweep and MLflow run id of its parent run; set by the launcher of a sweep.
-        start_patience_seconds: how long a new run waits for a server that does not answer before it gives up.
-        system_metrics_seconds: how often CPU, memory, disk, network and GPU use is recorded; 0 never.
-    """
-
-    name: str
-    uri: str
-    experiment: str
-    artifact_location: str | None = None
-    register: str = ""
-    sweep: str = ""
-    parent_run: str = ""
-    start_patience_seconds: float = 0.0
-    system_metrics_seconds: float = 10.0
+    name: str = setting("label")
+    uri: str = setting("MLflow tracking URI; empty: SQLite under `outputs`")
+    experiment: str = setting("MLflow experiment; its runs are compared side by side")
+    artifact_location: str | None = setting("of a new experiment's artifacts; null: the store's", default=None)
+    register: str = setting(
+        "name that trained policies are registered under; alias `best` goes to the highest held-out F0.5", default=""
+    )
+    sweep: str = setting("id of the sweep; set by the launcher", default="")
+    parent_run: str = setting("MLflow run id of the sweep's parent; set by the launcher", default="")
+    start_patience_seconds: float = setting("seconds that a new run waits for a server", ge=0, default=0.0)
+    system_metrics_seconds: float = setting("seconds between records of machine use; 0: never", ge=0, default=10.0)

@@ -2,215 +2,199 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from typing import Literal
 
-RAIL_ACTIONS = ("off", "warn", "tag", "stop")
+from pydantic import model_validator
+
+from codegrep.config.setting import group, setting
 
 
-@dataclass
+@group
 class LoraSettings:
-    """LoRA over all linear projections (paper: r=32, alpha=64)."""
+    """train.lora: LoRA over all linear projections but the output head."""
 
-    r: int
-    alpha: int
-    dropout: float
+    r: int = setting("rank", ge=1, paper="32")
+    alpha: int = setting("scale of the update, over the rank", ge=1, paper="64")
+    dropout: float = setting("of the adapter's input", ge=0, lt=1)
 
 
-@dataclass
+@group
 class TeacherConfig:
-    """train.warm_start.teacher: the scripted search that a small model is shown first.
+    """train.warm_start.teacher: the scripted search that a small model is shown first."""
 
-    Attributes:
-        greps, globs: most calls of each kind in its first turn. reads: candidates it reads. read_lines: lines of each.
-        read_margin: it reads only when the second candidate scores at least this share of the first; 0 reads always.
-        max_answer_files: most gold files of an answer.
-    """
-
-    greps: int
-    globs: int
-    reads: int
-    read_lines: int
-    read_margin: float
-    max_answer_files: int
+    greps: int = setting("greps of its first turn at most", ge=1)
+    globs: int = setting("globs of its first turn at most", ge=0)
+    reads: int = setting("candidates that it reads", ge=0)
+    read_lines: int = setting("lines of each read", ge=1)
+    read_margin: float = setting(
+        "it reads when the second candidate scores at least this share of the first; 0: always", ge=0, le=1
+    )
+    max_answer_files: int = setting("gold files of an answer at most", ge=1)
 
 
-@dataclass
+@group
 class WarmStartConfig:
-    """train.warm_start: weighted SFT (SPEC 3.3) on the scripted teacher's trajectories.
+    """train.warm_start: weighted supervised training on the teacher's trajectories (colgrep, arXiv 2610.05099)."""
 
-    Attributes:
-        enabled: False starts GRPO from the base model.
-        epochs, learning_rate, warmup_share, weight_decay, max_grad_norm: the usual (colgrep: 1, 2e-5, 0.03, 0, 1.0).
-        tokens_per_step: sequences are packed into a step up to so many tokens (padding included).
-        max_tokens: longer trajectories are left out and counted.
-        credit_*: turn weights of SPEC 3.3.
-        save_every: optimiser steps between checkpoints.
-        max_minutes: stop after so long (the schedule is cut, said in the log); 0 means no limit.
-        seed: of the warm start alone, so that several training seeds can share one; None takes the run's.
-        teacher: see TeacherConfig.
-    """
-
-    enabled: bool
-    teacher: TeacherConfig
-    epochs: float
-    learning_rate: float
-    warmup_share: float
-    weight_decay: float
-    max_grad_norm: float
-    tokens_per_step: int
-    max_tokens: int
-    credit_new_gold: float
-    credit_seen_gold: float
-    credit_no_gold: float
-    credit_empty: float
-    save_every: int
-    max_minutes: float
-    seed: int | None = None
+    enabled: bool = setting("false: GRPO starts from the base model")
+    teacher: TeacherConfig = setting("see train.warm_start.teacher")
+    epochs: float = setting("passes over the trajectories", gt=0, paper="colgrep: 1")
+    learning_rate: float = setting("peak, with a cosine schedule", gt=0, paper="colgrep: 2e-5, all weights")
+    warmup_share: float = setting("share of the steps with a rising rate", ge=0, le=1, paper="colgrep: 0.03")
+    weight_decay: float = setting("of AdamW", ge=0, paper="colgrep: 0")
+    max_grad_norm: float = setting("gradient clipping", gt=0, paper="colgrep: 1.0")
+    tokens_per_step: int = setting("tokens of an optimiser step, padding included", ge=1)
+    max_tokens: int = setting("longer trajectories are left out and counted", ge=1)
+    credit_new_gold: float = setting("weight of a turn that finds a new gold file", ge=0, paper="colgrep: 1.0")
+    credit_seen_gold: float = setting("of a turn that looks at a known gold file", ge=0, paper="colgrep: 0.6")
+    credit_no_gold: float = setting("of a turn with other files only", ge=0, paper="colgrep: 0.3")
+    credit_empty: float = setting("of an empty, failed or repeated turn", ge=0, paper="colgrep: 0.05")
+    save_every: int = setting("optimiser steps between checkpoints", ge=1)
+    max_minutes: float = setting("stop after so long; 0: no limit", ge=0)
+    seed: int | None = setting(
+        "of the warm start alone, so that training seeds can share one; null: the run's", ge=0, default=None
+    )
 
 
-@dataclass
+@group
 class GRPOSettings:
-    """train.grpo (SPEC 1.6). Passed to TRL where TRL has it.
+    """train.grpo (CodeGrep 3.6, A.4). Passed to TRL where TRL has it; conf/loss sets its recipe."""
 
-    Attributes:
-        enabled: False ends training after the warm start.
-        steps: optimiser steps. prompts_per_step: issues a step (64). group_size: rollouts an issue (8).
-        prompts_per_microbatch: issues whose rollouts go through forward and backward together.
-        learning_rate, warmup_share, scheduler: 5e-6, 0.05, cosine.
-        adam_beta1, adam_beta2, weight_decay: of AdamW (arXiv 2605.07276: 0.9, 0.98, 0.1).
-        kl: coefficient of KL against the model at the start of GRPO (0.02).
-        measure_kl: score the reference also where kl is 0, so that policy/kl can be compared and guarded.
-        kl_estimator: k3; k3_corrected multiplies it by the importance ratio; k2 has the gradient of the reverse KL.
-        temperature, top_p, top_k: 1.0, 0.9, 50.
-        clip_low, clip_high, loss_type, scale_rewards: not stated by the paper; TRL's names.
-        importance: ratio of the policy to that of the batch's first update, for each "token" or "sequence" (GSPO).
-        mask_truncated: completions whose last token is no end of text are masked (TRL); for causes see governance.
-        denominator: "all" rollouts, or those "in_loss"; of the loss types that divide by rollouts (grpo, dr_grpo).
-        dead_groups: groups without two different rewards: "keep" (advantage 0, KL acts) or "drop" (out of the loss).
-        refill_rounds: how often groups that are dropped are replaced by groups of other issues in a step; 0 leaves the
-            step smaller.
-        sampling_correction: "none", or "sequence": advantages times the ratio of trainer to sampler over a rollout.
-        sampling_low, sampling_high: rollouts with a ratio outside lose their policy term; None is no limit.
-        updates_per_batch: inner updates a batch of rollouts (not stated; 1).
-        max_grad_norm: gradient clipping.
-        save_every: optimiser steps between checkpoints. keep: checkpoints kept.
-        max_minutes: stop after so long; 0 means no limit.
-    """
+    enabled: bool = setting("false: training ends with the warm start")
+    steps: int = setting("optimiser steps", ge=1, paper="2,000 planned, stopped at 897")
+    prompts_per_step: int = setting("issues of a step", ge=1, paper="64")
+    group_size: int = setting("rollouts of an issue", ge=2, paper="8")
+    prompts_per_microbatch: int = setting("issues whose rollouts pass together", ge=1, paper="8 completions a device")
+    learning_rate: float = setting("peak", gt=0, paper="5e-6")
+    warmup_share: float = setting("share of the steps with a rising rate", ge=0, le=1, paper="0.05")
+    scheduler: str = setting("learning rate schedule, a name of transformers", paper="cosine")
+    kl: float = setting("coefficient of KL against the model at the start of GRPO", ge=0, paper="0.02")
+    temperature: float = setting("of sampling", gt=0, paper="1.0")
+    top_p: float = setting("of sampling", gt=0, le=1, paper="0.9")
+    top_k: int = setting("of sampling; 0: off", ge=0, paper="50")
+    clip_low: float = setting("PPO's region is [1 - low, 1 + high]", gt=0)
+    clip_high: float = setting("PPO's region is [1 - low, 1 + high]", gt=0)
+    loss_type: Literal["grpo", "dapo", "bnpo", "dr_grpo"] = setting("TRL's loss type")
+    scale_rewards: Literal["group", "batch", "none"] = setting("follows advantage.scale")
+    measure_kl: bool = setting("measure policy/kl also where kl is 0")
+    kl_estimator: Literal["k3", "k3_corrected", "k2"] = setting(
+        "k3_corrected multiplies k3 by the importance ratio; the gradient of k2 is the reverse KL's"
+    )
+    importance: Literal["token", "sequence"] = setting("ratio to the batch's first update; sequence is GSPO's")
+    mask_truncated: bool = setting("completions without an end of text are out of the loss")
+    denominator: Literal["all", "in_loss"] = setting("rollouts that grpo and dr_grpo divide by")
+    dead_groups: Literal["keep", "drop"] = setting(
+        "groups without two different rewards: keep (advantage 0, KL acts), or drop from the loss"
+    )
+    refill_rounds: int = setting("rounds in which dropped groups are replaced by other issues", ge=0)
+    sampling_correction: Literal["none", "sequence"] = setting(
+        "sequence: advantages times the ratio of trainer to sampler over a rollout"
+    )
+    sampling_low: float = setting("a rollout with a smaller ratio loses its policy term", ge=0)
+    sampling_high: float | None = setting("a rollout with a larger ratio loses its policy term; null: no limit", gt=0)
+    updates_per_batch: int = setting("optimiser steps on one batch of rollouts", ge=1)
+    max_grad_norm: float = setting("gradient clipping", gt=0)
+    save_every: int = setting("optimiser steps between checkpoints", ge=1)
+    keep: int = setting("checkpoints kept", ge=1)
+    max_minutes: float = setting("stop after so long; 0: no limit", ge=0, paper="about 27 h")
+    adam_beta1: float = setting("of AdamW", ge=0, lt=1, default=0.9, paper="2605.07276: 0.9")
+    adam_beta2: float = setting("of AdamW", ge=0, lt=1, default=0.999, paper="2605.07276: 0.98")
+    weight_decay: float = setting("of AdamW", ge=0, default=0.0, paper="2605.07276: 0.1")
 
-    enabled: bool
-    steps: int
-    prompts_per_step: int
-    group_size: int
-    prompts_per_microbatch: int
-    learning_rate: float
-    warmup_share: float
-    scheduler: str
-    kl: float
-    temperature: float
-    top_p: float
-    top_k: int
-    clip_low: float
-    clip_high: float
-    loss_type: str
-    scale_rewards: str
-    measure_kl: bool
-    kl_estimator: str
-    importance: str
-    mask_truncated: bool
-    denominator: str
-    dead_groups: str
-    refill_rounds: int
-    sampling_correction: str
-    sampling_low: float
-    sampling_high: float | None
-    updates_per_batch: int
-    max_grad_norm: float
-    save_every: int
-    keep: int
-    max_minutes: float
-    adam_beta1: float = 0.9
-    adam_beta2: float = 0.999
-    weight_decay: float = 0.0
+    @model_validator(mode="after")
+    def _fits_together(self) -> GRPOSettings:
+        if self.prompts_per_step % self.prompts_per_microbatch:
+            raise ValueError("prompts_per_step is not a multiple of prompts_per_microbatch; change one of the two")
+        if self.importance == "sequence" and self.loss_type != "grpo":
+            raise ValueError(f"importance=sequence (GSPO) does not go with loss_type={self.loss_type}; use grpo")
+        if self.denominator == "in_loss" and self.loss_type not in ("grpo", "dr_grpo"):
+            raise ValueError(
+                f"denominator=in_loss does not go with loss_type={self.loss_type}, which divides by tokens"
+            )
+        if self.refill_rounds and self.dead_groups != "drop":
+            raise ValueError("refill_rounds does nothing without dropped groups; set dead_groups=drop")
+        if self.sampling_correction != "none" and self.temperature != 1.0:
+            raise ValueError("sampling_correction compares log-probabilities at temperature 1; set temperature=1.0")
+        if self.sampling_high is not None and self.sampling_low >= self.sampling_high:
+            raise ValueError("sampling_low and sampling_high are no interval; use for example 0.5 and 2.0")
+        return self
 
 
-@dataclass
+@group
 class EarlyStopConfig:
-    """train.early_stop: GRPO ends when the reward no longer rises and KL is in bounds (training.convergence).
+    """train.early_stop: GRPO ends when the reward no longer rises and KL is in bounds."""
 
-    Attributes:
-        enabled: False trains to the last step.
-        window: optimiser steps that a mean reward is taken over.
-        patience: steps without a rise of `min_gain` (reward) above the best mean.
-        min_gain: see patience.
-        max_kl: mean KL of the last window, nats/token, up to which the run counts as converged.
-        min_steps: no earlier than this.
-    """
-
-    enabled: bool = False
-    window: int = 50
-    patience: int = 100
-    min_gain: float = 0.01
-    max_kl: float = 0.5
-    min_steps: int = 200
+    enabled: bool = setting("false: train to the last step", default=False, paper="stopped at 897 of 2,000")
+    window: int = setting("steps of a mean reward", ge=1, default=50)
+    patience: int = setting("steps without a rise of min_gain above the best mean", ge=1, default=100)
+    min_gain: float = setting("a rise of the reward counts from here", ge=0, default=0.01)
+    max_kl: float = setting("mean KL of the last window up to which training may end, nats/token", gt=0, default=0.5)
+    min_steps: int = setting("no earlier than this", ge=0, default=200)
 
 
-@dataclass
-class LadderConfig:
-    """train.ladder: checkpoints are measured while GRPO runs, and the best one becomes the result (pipeline.ladder).
+@group
+class CheckpointSelectionConfig:
+    """train.checkpoint_selection: measure checkpoints while GRPO runs; the best one becomes the result."""
 
-    Attributes:
-        every: optimiser steps between rungs; 0 takes the last checkpoint, unmeasured.
-        issues: validation issues that checkpoints are chosen by; where a split has none, held-out ones of repositories
-            without a role, which the evaluation leaves out.
-    """
-
-    every: int = 0
-    issues: int = 32
+    every: int = setting("optimiser steps between measurements; 0: take the last checkpoint", ge=0, default=0)
+    issues: int = setting(
+        "validation issues that choose; without any, held-out issues, which are then left out of the report",
+        ge=1,
+        default=32,
+    )
 
 
-@dataclass
+@group
 class RailConfig:
-    """One guard rail of GRPO: a metric, a limit, and what happens beyond it.
+    """train.guard_rails.rails.<name>: a metric, a limit, and what happens beyond it. One limit is set."""
 
-    Attributes:
-        metric: a name of codegrep.tracking.names.
-        above: the limit. times_start: the limit as a multiple of the metric at the start. One of the two.
-        action: warn says it, tag also marks the run in MLflow, stop also ends training with a checkpoint; off: nothing.
-    """
+    metric: str = setting("a name of codegrep.tracking.names")
+    above: float | None = setting("the limit", default=None, allow_inf_nan=False)
+    times_start: float | None = setting("the limit as a multiple of the metric at the start", gt=0, default=None)
+    action: Literal["off", "warn", "tag", "stop"] = setting(
+        "warn says it; tag also marks the run in MLflow; stop also ends training with a checkpoint", default="tag"
+    )
 
-    metric: str
-    above: float | None = None
-    times_start: float | None = None
-    action: str = "tag"
+    @model_validator(mode="after")
+    def _has_one_limit(self) -> RailConfig:
+        if (self.above is None) == (self.times_start is None):
+            raise ValueError("needs one limit, above or times_start; set the other one to null")
+        return self
 
 
-@dataclass
+@group
 class GuardRailsConfig:
-    """train.guard_rails. window: steps that are averaged before a limit is looked at."""
+    """train.guard_rails: metrics of GRPO that are held against limits."""
 
-    window: int
-    rails: dict[str, RailConfig]
+    window: int = setting("steps that are averaged before a limit is looked at", ge=1)
+    rails: dict[str, RailConfig] = setting("rails by name")
 
 
-@dataclass
+@group
 class TrainConfig:
-    """conf/train.
+    """conf/train."""
 
-    Attributes:
-        workers: Ray Train workers. use_gpu: one GPU a worker.
-        full_parameters: train all weights in place of a LoRA adapter, in the warm start and in GRPO. Needs
-            model.dtype=float32, and an engine in the trainer's process for GRPO.
-    """
+    lora: LoraSettings = setting("see train.lora")
+    warm_start: WarmStartConfig = setting("see train.warm_start")
+    grpo: GRPOSettings = setting("see train.grpo")
+    guard_rails: GuardRailsConfig = setting("see train.guard_rails")
+    workers: int = setting("Ray Train workers; each holds the whole model", ge=1, paper="8 GPUs")
+    use_gpu: bool = setting("one GPU a worker", paper="true")
+    cpus_per_worker: float = setting("CPUs asked of Ray for a worker or an agent actor", gt=0)
+    max_failures: int = setting("restarts from the last checkpoint after a lost worker", ge=0)
+    gradient_checkpointing: bool = setting("less memory, more time")
+    early_stop: EarlyStopConfig = setting("see train.early_stop", default_factory=EarlyStopConfig)
+    checkpoint_selection: CheckpointSelectionConfig = setting(
+        "see train.checkpoint_selection", default_factory=CheckpointSelectionConfig
+    )
+    full_parameters: bool = setting(
+        "train all weights in place of an adapter; needs model.dtype=float32 and an engine in the trainer's process",
+        default=False,
+        paper="colgrep: true",
+    )
 
-    lora: LoraSettings
-    warm_start: WarmStartConfig
-    grpo: GRPOSettings
-    guard_rails: GuardRailsConfig
-    workers: int
-    use_gpu: bool
-    cpus_per_worker: float
-    max_failures: int
-    gradient_checkpointing: bool
-    early_stop: EarlyStopConfig = field(default_factory=EarlyStopConfig)
-    ladder: LadderConfig = field(default_factory=LadderConfig)
-    full_parameters: bool = False
+    @model_validator(mode="after")
+    def _steps_divide(self) -> TrainConfig:
+        if self.grpo.prompts_per_step % self.workers:
+            raise ValueError("grpo.prompts_per_step is not a multiple of workers; change one of the two")
+        return self

@@ -77,10 +77,6 @@ def check_split(config: SplitConfig) -> None:
     Raises:
         ConfigError: one line with the key and the fix.
     """
-    if config.by not in {"repository", "instance"}:
-        raise ConfigError(f"data.split.by is {config.by!r}", "Use 'repository' or 'instance'")
-    if not 0.0 < config.held_out_share < 1.0:
-        raise ConfigError(f"data.split.held_out_share is {config.held_out_share}", "It must lie between 0 and 1")
     if config.by == "instance" and (config.held_out or config.validation):
         raise ConfigError(
             "data.split.held_out or validation names repositories, but data.split.by is instance", "Leave both empty"

@@ -98,8 +98,8 @@ class Opinion:
 
 
 class AnswerJudge(Protocol):
-    """Has opinions on answers. Made in every training worker from `verdict.params`, and a keyword `cache` where its
-    class takes one: a folder for what it should not forget.
+    """Has opinions on answers. Made in every training worker from `answer_judge.params`, and a keyword `cache` where
+    its class takes one: a folder for what it should not forget.
     """
 
     @property
@@ -130,7 +130,7 @@ class EndpointAnswerJudge:
         Raises:
             ConfigError: a setting is unknown, missing or out of range.
         """
-        self._endpoint = Endpoint.from_params(settings, "verdict")
+        self._endpoint = Endpoint.from_params(settings, "answer_judge")
         self._client = ChatClient(self._endpoint, AnswerCache(Path(cache)) if cache else None)
 
     @property

@@ -75,9 +75,9 @@ def judged(
         "timeout": timeout,
         "retries": retries,
         "backoff": backoff,
-        "concurrency": 1,  # process.concurrency says how many rollouts are judged at once
+        "concurrency": 1,  # turn_scores.concurrency says how many rollouts are judged at once
     }
-    endpoint = Endpoint.from_params(params, "process")
+    endpoint = Endpoint.from_params(params, "turn_scores")
     count = sum(1 for turn in trajectory.turns if turn.submission is None)
     if not count:
         return [None] * len(trajectory.turns)

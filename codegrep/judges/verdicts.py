@@ -85,8 +85,8 @@ class Verdicts:
         if len(judged.failed) > self.max_failed_share * len(wanted):
             raise InfrastructureError(
                 f"the judge gave no verdict on {len(judged.failed)} of {len(wanted)} answers "
-                f"(first: {judged.failed[0].error}); verdict.max_failed_share is {self.max_failed_share:g}",
-                "Look after the endpoint of verdict.params; the same command continues from the last checkpoint",
+                f"(first: {judged.failed[0].error}); answer_judge.max_failed_share is {self.max_failed_share:g}",
+                "Look after the endpoint of answer_judge.params; the same command continues from the last checkpoint",
             )
         return judged
 

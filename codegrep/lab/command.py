@@ -31,7 +31,7 @@ def replay(argv: list[str]) -> int:
     parser.add_argument(
         "--judge",
         metavar="OVERRIDES",
-        help='ask for verdicts that are missing: "verdict=llm verdict.params.model=NAME"; what training has asked the '
+        help='ask for missing verdicts: "answer_judge=llm answer_judge.params.model=NAME"; what training has asked the '
         "same judge costs nothing",
     )
     parser.add_argument("--html", type=Path, help="write the report as one HTML file")

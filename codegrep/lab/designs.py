@@ -14,7 +14,8 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from codegrep.compose import CONF, compose_overrides, explain
-from codegrep.config import AdvantageConfig, FunctionConfig, GovernanceConfig, VerdictConfig
+from codegrep.config import AdvantageConfig, AnswerJudgeConfig, FunctionConfig, GovernanceConfig
+from codegrep.config.reading import checked
 from codegrep.errors import ConfigError
 from codegrep.judges.verdicts import Verdicts
 from codegrep.overrides import override
@@ -87,7 +88,7 @@ def load_designs(specs: Sequence[str], config_dir: Path | None = None) -> list[D
 
 
 def load_judge(overrides: str, config_dir: Path | None = None) -> Callable[[Path | None], Verdicts]:
-    """A judge of answers by overrides of the configuration ("verdict=llm verdict.params.model=NAME"), for replays.
+    """Load a judge of answers by overrides ("answer_judge=llm answer_judge.params.model=NAME"), for replays.
 
     Args:
         config_dir: see `load_designs`.
@@ -98,18 +99,18 @@ def load_judge(overrides: str, config_dir: Path | None = None) -> Callable[[Path
     words = overrides.split()
     if config_dir is not None:
         words.append(override("hydra.searchpath", [f"file://{config_dir.absolute()}"]))
-    node = compose_overrides(words).verdict
+    node = compose_overrides(words).answer_judge
     missing = sorted(OmegaConf.missing_keys(node))
     if missing:
         raise ConfigError(
-            f"verdict.{missing[0]} is not set", f'Give it with --judge "verdict=… verdict.{missing[0]}=…"'
+            f"answer_judge.{missing[0]} is not set",
+            f'Give it with --judge "answer_judge=… answer_judge.{missing[0]}=…"',
         )
-    try:
-        config = VerdictConfig(**_plain(node))
-    except TypeError as error:
-        raise explain(error) from None
+    config = checked(AnswerJudgeConfig, _plain(node), "answer_judge.")
     if load_verdicts(config).judge is None:
-        raise ConfigError(f"--judge {overrides!r} names no judge", 'Give "verdict=llm verdict.params.model=NAME"')
+        raise ConfigError(
+            f"--judge {overrides!r} names no judge", 'Give "answer_judge=llm answer_judge.params.model=NAME"'
+        )
     return functools.partial(load_verdicts, config)
 
 
@@ -125,22 +126,20 @@ def _load(spec: str, config_dir: Path | None) -> Design:
         overrides.append(override("hydra.searchpath", [f"file://{config_dir.absolute()}"]))
     try:
         config = compose("config", overrides=overrides)
-        reward = FunctionConfig(**_plain(config.reward))
-        advantage = AdvantageConfig(**_plain(config.advantage))
-        governance = GovernanceConfig(**_plain(config.governance))
+        reward = checked(FunctionConfig, _plain(config.reward), "reward.")
+        advantage = checked(AdvantageConfig, _plain(config.advantage), "advantage.")
+        governance = checked(GovernanceConfig, _plain(config.governance), "governance.")
         kl = float(config.train.grpo.kl)
     except (HydraException, OmegaConfBaseException, ValueError, TypeError) as error:
         raise explain(error) from None
-    if advantage.baseline not in ("mean", "loo") or advantage.scale not in ("group", "batch", "none"):
-        raise ConfigError("advantage.baseline or advantage.scale is wrong", "Use mean or loo; group, batch or none")
     scale = "" if advantage.scale == "group" else f", scale {advantage.scale}"
     baseline = "" if advantage.baseline == "mean" else f", baseline {advantage.baseline}"
     return Design(
         name or f"{reward.name}+{advantage.name}",
         load_reward(reward),
         load_advantage(advantage),
-        cast(Baseline, advantage.baseline),
-        cast(Scale, advantage.scale),
+        advantage.baseline,
+        advantage.scale,
         load_governance(governance),
         f"reward {reward.name}, advantage {advantage.name}{baseline}{scale}, governance {governance.name}",
         kl,

@@ -68,7 +68,7 @@ def selection_issues(config: Config, prepared: Prepared) -> list[Issue]:
     Raises:
         ConfigError: there is none to choose by, or nothing would be left to report on.
     """
-    count = config.train.ladder.issues if config.train.ladder.every else 0
+    count = config.train.checkpoint_selection.issues if config.train.checkpoint_selection.every else 0
     if not count:
         return []
     split = config.data.split
@@ -78,14 +78,14 @@ def selection_issues(config: Config, prepared: Prepared) -> list[Issue]:
         candidates = [issue for issue in prepared.held_out if issue.repo not in measured]
         if split.validation or not candidates:
             raise ConfigError(
-                f"train.ladder chooses checkpoints, and no issue is of data.split.validation={split.validation}",
+                f"train.checkpoint_selection has no issue of data.split.validation={split.validation} to choose by",
                 "Give a source with such repositories, name some of your own there, or leave it empty to choose by a "
                 "part of your own held-out issues",
             )
         if count >= len(candidates):
             raise ConfigError(
-                f"train.ladder.issues={count} takes all {len(candidates)} held-out issues that may choose, so that "
-                "none is left to report on",
+                f"train.checkpoint_selection.issues={count} takes all {len(candidates)} held-out issues, "
+                "so that none is left to report on",
                 "Use about half of them, or give data.split.validation repositories",
             )
     return sorted(candidates, key=lambda issue: _draw(split.seed, issue.instance_id))[:count]
@@ -128,7 +128,7 @@ class CheckpointSelection:
         issues = selection_issues(self.config, self.prepared)
         path = self.artifact.folder / CHECKPOINTS_FILE
         measured = read(path)
-        steps, every = self.config.train.grpo.steps, self.config.train.ladder.every
+        steps, every = self.config.train.grpo.steps, self.config.train.checkpoint_selection.every
         for target in [*range(every, steps, every), steps]:
             if any(checkpoint.step == target for checkpoint in measured) and target < steps:
                 continue

@@ -23,8 +23,8 @@ def run_name(config: Config) -> str:
     # An experiment without labels, or without a judge of answers, is the same whatever they would be.
     if not config.labels.enabled:
         del decides["labels"], decides["judge"]
-    if not config.verdict.judge:
-        del decides["verdict"]
+    if not config.answer_judge.judge:
+        del decides["answer_judge"]
         decides["governance"]["handling"].pop(JUDGE_FAILED, None)
     digest = fingerprint({"format": FORMAT, **decides})[:8]
     return f"{config.name}-seed{config.seed}-{digest}"

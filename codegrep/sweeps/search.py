@@ -215,8 +215,8 @@ def _of_search(override: str) -> bool:
 
 def _ladder(config: Config) -> list[str]:
     """What conf/sweep set outside `sweep`, for the processes of trials, which do not see that file."""
-    ladder = config.train.ladder
-    return [f"train.ladder.every={ladder.every}", f"train.ladder.issues={ladder.issues}"]
+    ladder = config.train.checkpoint_selection
+    return [f"train.checkpoint_selection.every={ladder.every}", f"train.checkpoint_selection.issues={ladder.issues}"]
 
 
 def _digest(config: Config, base: Sequence[str]) -> str:

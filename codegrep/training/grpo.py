@@ -35,7 +35,7 @@ from codegrep.training.grpo_setup import grpo_arguments, schedule, training_rows
 from codegrep.training.lora import PolicyModel, lora_config
 from codegrep.training.loss_terms import Denominator, SequenceCorrection, aggregate, kl_k2, kl_k3
 from codegrep.training.refill import Refill
-from codegrep.training.score_batch import BatchScorer, DeadGroups, ScoredRollout
+from codegrep.training.score_batch import BatchScorer, ScoredRollout
 from codegrep.training.scoring import add_scoring
 from codegrep.training.signal_metrics import judge_sums, settlement_sums
 from codegrep.training.step_metrics import Sums, add_up, kept, rollout_sums
@@ -122,7 +122,7 @@ class CodegrepGRPOTrainer(HookedGRPOTrainer):
         self._group_size = settings.group_size
         self._end = cast(int, tokenizer.eos_token_id)
         self._factor, self._baseline = factor, baseline
-        self._settlement = BatchScorer(reward, rules, process, cast(DeadGroups, settings.dead_groups), verdicts)
+        self._settlement = BatchScorer(reward, rules, process, settings.dead_groups, verdicts)
         self._settled: list[ScoredRollout] = []
         self._phases: defaultdict[str, float] = defaultdict(float)
         self._loss = settings

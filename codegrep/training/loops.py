@@ -6,26 +6,25 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import ray.train
 from transformers import PreTrainedTokenizerBase, Trainer
 
 from codegrep.config import (
     AdvantageConfig,
+    AnswerJudgeConfig,
     EarlyStopConfig,
     FunctionConfig,
     GovernanceConfig,
     GRPOSettings,
     GuardRailsConfig,
     LoraSettings,
-    ProcessConfig,
     SyncConfig,
-    VerdictConfig,
+    TurnScoresConfig,
     WarmStartConfig,
 )
 from codegrep.issues.issue import Issue
-from codegrep.rewards.advantage import Baseline
 from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rollout.record import Rollout
 from codegrep.training.base_model import BaseModel
@@ -37,7 +36,7 @@ from codegrep.training.guard_rails import GuardRails, OnAlarm
 from codegrep.training.lora import PolicyModel, attach_lora
 from codegrep.training.ray_loop import report_checkpoint, resume_folder, work_folder
 from codegrep.training.scoring import add_scoring
-from codegrep.training.signals import load_governance, load_process, load_verdicts
+from codegrep.training.signals import load_governance, load_turn_scores, load_verdicts
 from codegrep.training.warm_start import WarmStartTrainer, warm_start_names
 
 # Opens the log in the worker, so that no tracker is pickled.
@@ -117,7 +116,7 @@ class GRPOJob:
     reward: FunctionConfig
     advantage: AdvantageConfig
     governance: GovernanceConfig
-    process: ProcessConfig
+    turn_scores: TurnScoresConfig
     guard_rails: GuardRailsConfig
     max_completion_tokens: int
     seed: int
@@ -129,7 +128,7 @@ class GRPOJob:
     early_stop: EarlyStopConfig = field(default_factory=EarlyStopConfig)
     pause_at: int = 0
     sync: SyncConfig = field(default_factory=SyncConfig)
-    verdict: VerdictConfig = field(default_factory=VerdictConfig)
+    answer_judge: AnswerJudgeConfig = field(default_factory=AnswerJudgeConfig)
     verdict_cache: str = ""
 
 
@@ -162,7 +161,7 @@ def grpo_loop(config: dict[str, Any]) -> None:
     job: GRPOJob = config["job"]
     context = ray.train.get_context()
     rank, workers = context.get_world_rank(), context.get_world_size()
-    verdicts = load_verdicts(job.verdict, Path(job.verdict_cache) if job.verdict_cache else None)
+    verdicts = load_verdicts(job.answer_judge, Path(job.verdict_cache) if job.verdict_cache else None)
     verdicts.check()  # before minutes of rollouts
     model, tokenizer = job.base.load(trainable=job.lora is None)
     add_scoring(model)
@@ -175,9 +174,9 @@ def grpo_loop(config: dict[str, Any]) -> None:
             collect=source,
             reward=load_reward(job.reward),
             factor=load_advantage(job.advantage),
-            baseline=cast(Baseline, job.advantage.baseline),
+            baseline=job.advantage.baseline,
             rules=load_governance(job.governance),
-            process=load_process(job.process),
+            process=load_turn_scores(job.turn_scores),
             verdicts=verdicts,
             lora=job.lora,
             settings=job.settings,

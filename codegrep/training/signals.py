@@ -1,4 +1,4 @@
-"""From conf/governance, conf/process and conf/verdict to rules, turn scorers and judges, before anything is started."""
+"""Build rules, turn scorers and judges from their configuration, before anything is started."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from codegrep.config import FunctionConfig, GovernanceConfig, ProcessConfig, VerdictConfig
+from codegrep.config import AnswerJudgeConfig, FunctionConfig, GovernanceConfig, TurnScoresConfig
 from codegrep.errors import ConfigError
 from codegrep.judges.answers import AnswerJudge
 from codegrep.judges.verdicts import Verdicts
-from codegrep.rewards.governance import Handling, Rules
+from codegrep.rewards.governance import Rules
 from codegrep.rewards.load import load_function
 from codegrep.rewards.process_weights import ProcessScoring
 from codegrep.rewards.turn_credit import CallFacts, RolloutFacts, TurnFacts, TurnScorer
@@ -39,7 +39,7 @@ def load_governance(config: GovernanceConfig, key: str = "governance") -> Rules:
     """
     try:
         return Rules(
-            handling={str(cause): cast(Handling, handling) for cause, handling in config.handling.items()},
+            handling=dict(config.handling),
             masked_in_group=config.masked_in_group,
             infrastructure_in_group=config.infrastructure_in_group,
             max_calls=config.max_calls,
@@ -50,7 +50,7 @@ def load_governance(config: GovernanceConfig, key: str = "governance") -> Rules:
         raise ConfigError(f"{key}: {problem}", "See conf/governance") from problem
 
 
-def load_process(config: ProcessConfig, key: str = "process") -> ProcessScoring:
+def load_turn_scores(config: TurnScoresConfig, key: str = "turn_scores") -> ProcessScoring:
     """Turn scoring of `config`. A scorer is tried on sample trajectories, unless its function has an attribute
     `asks_a_model` that is true.
 
@@ -58,10 +58,6 @@ def load_process(config: ProcessConfig, key: str = "process") -> ProcessScoring:
         ConfigError: no such function, a wrong parameter, or a function that does not give a score in [0, 1] or None for
             each turn.
     """
-    if config.floor <= 0:
-        raise ConfigError(f"{key}.floor is {config.floor}", "It must be positive; the paper uses 0.1")
-    if config.concurrency < 1:
-        raise ConfigError(f"{key}.concurrency is {config.concurrency}", "Use 1 or more")
     if not config.function:
         return ProcessScoring(None, config.only_answered, config.floor)
     function = load_function(FunctionConfig(config.name, config.function, config.params), key)
@@ -84,7 +80,7 @@ def load_process(config: ProcessConfig, key: str = "process") -> ProcessScoring:
     return scoring
 
 
-def load_verdicts(config: VerdictConfig, cache: Path | None = None, key: str = "verdict") -> Verdicts:
+def load_verdicts(config: AnswerJudgeConfig, cache: Path | None = None, key: str = "answer_judge") -> Verdicts:
     """The judge of `config`, opened but not asked.
 
     Args:
@@ -93,8 +89,6 @@ def load_verdicts(config: VerdictConfig, cache: Path | None = None, key: str = "
     Raises:
         ConfigError: no such class, a wrong parameter, or a number out of range.
     """
-    if not 0 <= config.max_failed_share <= 1:
-        raise ConfigError(f"{key}.max_failed_share is {config.max_failed_share}", "Use a share in [0, 1]")
     if not config.judge:
         return Verdicts(None, config.max_failed_share)
     try:
@@ -102,7 +96,7 @@ def load_verdicts(config: VerdictConfig, cache: Path | None = None, key: str = "
         takes = inspect.signature(made).parameters
     except (ImportError, AttributeError, ValueError, TypeError) as problem:
         raise ConfigError(
-            f"{key}.judge: there is no class {config.judge!r} ({problem})", "See conf/verdict"
+            f"{key}.judge: there is no class {config.judge!r} ({problem})", "See conf/answer_judge"
         ) from problem
     params = {str(name): value for name, value in config.params.items()}
     if cache is not None and "cache" in takes:
@@ -110,7 +104,7 @@ def load_verdicts(config: VerdictConfig, cache: Path | None = None, key: str = "
     try:
         judge = made(**params)
     except TypeError as problem:
-        raise ConfigError(f"{key}.params: {problem}", "See conf/verdict") from problem
+        raise ConfigError(f"{key}.params: {problem}", "See conf/answer_judge") from problem
     if not callable(getattr(judge, "judge", None)) or not hasattr(judge, "usage"):
         raise ConfigError(
             f"{key}.judge: {config.judge} has no method judge or no usage",

@@ -20,10 +20,16 @@ def test_runs_that_differ_by_seed_and_place_are_one_design():
 
 
 def test_a_run_from_before_there_was_a_setting_has_its_default():
-    later = {"verdict.judge": "null", "verdict.max_failed_share": "0.5", "train.ladder.every": "0"}
+    later = {
+        "answer_judge.judge": "null",
+        "answer_judge.max_failed_share": "0.5",
+        "train.checkpoint_selection.every": "0",
+    }
     (design,), _ = group([record("v1", 0, 0.5), record("v1", 1, 0.5, **later)])
     assert design.seeds == ("0", "1")
-    designs, _ = group([record("v1", 0, 0.5), record("v1", 0, 0.5, **(later | {"train.ladder.every": "25"}))])
+    designs, _ = group(
+        [record("v1", 0, 0.5), record("v1", 0, 0.5, **(later | {"train.checkpoint_selection.every": "25"}))]
+    )
     assert [design.label for design in designs] == ["v1 (every=0)", "v1 (every=25)"]
     designs, _ = group([record("v1", 0, 0.5), record("v1", 0, 0.5, **{"reward.params.mine": "1"})])
     assert len(designs) == 2  # what an argument's default is, only its function knows

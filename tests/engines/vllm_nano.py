@@ -11,6 +11,7 @@ from omegaconf import OmegaConf
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from codegrep.config import EngineConfig
+from codegrep.config.reading import checked
 from codegrep.engines.models import provide
 from codegrep.engines.vllm_arguments import VLLMSpec
 
@@ -32,8 +33,8 @@ def make(folder: Path) -> Path:
 
 def spec(model: Path, *, lora_rank: int = 4, dtype: str = "float32", context: int = 1024) -> VLLMSpec:
     """Small in every way."""
-    loaded = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(EngineConfig), OmegaConf.load(CONF)))
-    assert isinstance(loaded, EngineConfig) and loaded.vllm is not None
+    loaded = checked(EngineConfig, OmegaConf.to_container(OmegaConf.load(CONF)))
+    assert loaded.vllm is not None
     loaded.max_batch = 16
     loaded.vllm.kv_cache_gib = 0.05
     loaded.vllm.threads = 1

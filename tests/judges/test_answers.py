@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegrep.config import VerdictConfig
+from codegrep.config import AnswerJudgeConfig
 from codegrep.errors import ConfigError, InfrastructureError
 from codegrep.issues.issue import LineRange
 from codegrep.judges.answers import AnswerQuestion, EndpointAnswerJudge, Opinion, parse_opinion, prompt
@@ -211,8 +211,8 @@ def test_a_verdict_is_asked_for_only_where_it_decides() -> None:
     assert matters(outcome(), own) and not matters(outcome(predicted=tuple("abcd")), own)
 
 
-def config_of(judge: str | None, share: float = 0.5, **params: Any) -> VerdictConfig:
-    return VerdictConfig("llm", judge, params, share)
+def config_of(judge: str | None, share: float = 0.5, **params: Any) -> AnswerJudgeConfig:
+    return AnswerJudgeConfig("llm", judge, params, share)
 
 
 KIND = "codegrep.judges.answers.EndpointAnswerJudge"
@@ -232,13 +232,13 @@ def test_it_is_loaded_without_being_asked(tmp_path: Path) -> None:
         (config_of("codegrep.judges.answers.Nothing"), r"verdict\.judge: there is no class"),
         (config_of("no_such_module.Judge"), r"verdict\.judge: there is no class"),
         (config_of("codegrep.judges.answers.QUESTION"), r"verdict\.judge"),
-        (config_of(KIND, url="http://x/v1"), r"verdict\.params: .*model"),
-        (config_of(KIND, url="http://x/v1", model="m", modell=1), r"verdict\.params: .*modell"),
+        (config_of(KIND, url="http://x/v1"), r"answer_judge\.params: .*model"),
+        (config_of(KIND, url="http://x/v1", model="m", modell=1), r"answer_judge\.params: .*modell"),
         (config_of("codegrep.rewards.outcome.RewardParts", total=1.0), r"RewardParts has no method judge"),
         (config_of(None, 1.5), r"verdict\.max_failed_share is 1.5"),
     ],
 )
-def test_a_mistake_is_one_line_before_anything_starts(config: VerdictConfig, words: str) -> None:
+def test_a_mistake_is_one_line_before_anything_starts(config: AnswerJudgeConfig, words: str) -> None:
     with pytest.raises(ConfigError, match=words):
         load_verdicts(config)
 

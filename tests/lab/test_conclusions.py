@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from codegrep.cli import COMMANDS, run
-from codegrep.config import VerdictConfig
+from codegrep.config import AnswerJudgeConfig
 from codegrep.errors import ConfigError
 from codegrep.issues.issue import Issue
 from codegrep.issues.jsonl import write_issues
@@ -43,7 +43,7 @@ def sensible(_: int, body: dict[str, Any]) -> Answer:
 
 def overrides(server: Any) -> str:
     params = {"url": server.url, "model": "m", "retries": 0, "backoff": 0.01}
-    return "verdict=llm " + " ".join(f"verdict.params.{key}={value}" for key, value in params.items())
+    return "answer_judge=llm " + " ".join(f"answer_judge.params.{key}={value}" for key, value in params.items())
 
 
 JUDGED = Design("judged", tiered, none)
@@ -52,7 +52,7 @@ JUDGED = Design("judged", tiered, none)
 def judge_at(server: Any) -> OpenJudge:
     params = {"url": server.url, "model": "m", "retries": 0, "backoff": 0.01}
     kind = "codegrep.judges.answers.EndpointAnswerJudge"
-    return partial(load_verdicts, VerdictConfig("llm", kind, params))
+    return partial(load_verdicts, AnswerJudgeConfig("llm", kind, params))
 
 
 @pytest.fixture
@@ -125,10 +125,10 @@ def test_where_a_run_keeps_its_judges_answers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said_"),
     [
-        ("verdict=llm", r"verdict\.params\.model is not set"),
-        ("verdict=none", "names no judge"),
-        ("verdict=lml", "Did you mean verdict=llm"),
-        ("verdict=llm verdict.params.model=m +verdict.params.modell=x", "modell"),
+        ("answer_judge=llm", r"answer_judge\.params\.model is not set"),
+        ("answer_judge=none", "names no judge"),
+        ("answer_judge=lml", "Did you mean answer_judge=llm"),
+        ("answer_judge=llm answer_judge.params.model=m +answer_judge.params.modell=x", "modell"),
     ],
 )
 def test_a_mistake_is_one_line(words: str, said_: str) -> None:

@@ -23,12 +23,12 @@ HELD_OUT = issues_of("o/r")
 OWN = Prepared((), HELD_OUT, "")  # data of one's own: no roles, and nothing for validation
 SWE_BENCH = (
     *("data=swe_bench", "data.sources.swe_bench.args.path=x", "data.sources.swe_bench.args.repositories=x"),
-    *("train.ladder.every=2", "train.ladder.issues=8"),
+    *("train.checkpoint_selection.every=2", "train.checkpoint_selection.issues=8"),
 )
 
 
 def test_selection_and_report_never_share_an_issue() -> None:
-    config = composed("train.ladder.every=2", "train.ladder.issues=8")
+    config = composed("train.checkpoint_selection.every=2", "train.checkpoint_selection.issues=8")
     chosen, left = selection_issues(config, OWN), reported(config, OWN)
     assert len(chosen) == 8 and len(left) == 12
     assert {i.instance_id for i in chosen} | {i.instance_id for i in left} == {i.instance_id for i in HELD_OUT}
@@ -36,10 +36,10 @@ def test_selection_and_report_never_share_an_issue() -> None:
 
 
 def test_selection_follows_the_splits_seed_alone() -> None:
-    config = composed("train.ladder.every=2", "train.ladder.issues=8")
+    config = composed("train.checkpoint_selection.every=2", "train.checkpoint_selection.issues=8")
     assert selection_issues(config, Prepared((), HELD_OUT[::-1], "")) == selection_issues(config, OWN)
     assert selection_issues(dataclasses.replace(config, seed=5), OWN) == selection_issues(config, OWN)
-    other = composed("train.ladder.every=2", "train.ladder.issues=8", "data.split.seed=1")
+    other = composed("train.checkpoint_selection.every=2", "train.checkpoint_selection.issues=8", "data.split.seed=1")
     assert selection_issues(other, OWN) != selection_issues(config, OWN)
 
 
@@ -70,14 +70,21 @@ def test_what_is_held_out_by_role_never_chooses(validation: str) -> None:
 
 def test_a_selection_that_leaves_nothing_to_report_is_refused() -> None:
     with pytest.raises(ConfigError, match="none is left to report on"):
-        selection_issues(composed("train.ladder.every=2", "train.ladder.issues=20", "data.split.max_held_out=0"), OWN)
+        selection_issues(
+            composed(
+                "train.checkpoint_selection.every=2",
+                "train.checkpoint_selection.issues=20",
+                "data.split.max_held_out=0",
+            ),
+            OWN,
+        )
 
 
 def test_a_selection_that_cannot_fit_is_refused_before_anything_starts() -> None:
-    composed("train.ladder.every=2", "train.ladder.issues=15")  # the demo holds out 16
-    composed("train.ladder.every=0", "train.ladder.issues=32")
+    composed("train.checkpoint_selection.every=2", "train.checkpoint_selection.issues=15")  # the demo holds out 16
+    composed("train.checkpoint_selection.every=0", "train.checkpoint_selection.issues=32")
     with pytest.raises(ConfigError, match="all 16 held-out issues"):
-        composed("train.ladder.every=2", "train.ladder.issues=32")
+        composed("train.checkpoint_selection.every=2", "train.checkpoint_selection.issues=32")
 
 
 def test_the_best_checkpoint_is_the_earliest_of_equals() -> None:

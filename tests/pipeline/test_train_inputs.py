@@ -8,7 +8,7 @@ from codegrep.compose import compose_overrides, load
 from codegrep.pipeline.run_identity import run_name
 from codegrep.pipeline.stages.train import signals
 
-LLM = ("reward.params.judge=verdict", "verdict=llm", "verdict.params.model=m")
+LLM = ("reward.params.judge=verdict", "answer_judge=llm", "answer_judge.params.model=m")
 
 
 def of(*overrides: str) -> dict[str, Any]:
@@ -18,29 +18,33 @@ def of(*overrides: str) -> dict[str, Any]:
 def test_without_a_judge_there_is_nothing_of_it() -> None:
     assert of("+experiment=v3") == {}
     found = of("+experiment=signal_reshaping")
-    assert "verdict" not in found and "judge_failed" not in found["governance"]["handling"]
+    assert "answer_judge" not in found and "judge_failed" not in found["governance"]["handling"]
     assert of("+experiment=signal_reshaping", "governance.handling.judge_failed=full_mask") == found
 
 
 def test_a_judge_counts_by_what_changes_its_verdicts() -> None:
     found = of("+experiment=signal_reshaping", *LLM)
-    assert found["verdict"]["params"] == {"model": "m", "temperature": 0.0, "max_tokens": 512, "extra": {}}
-    assert found["verdict"]["failed"] == "normal" and found["verdict"]["version"]
-    elsewhere = ("verdict.params.url=http://there/v1", "verdict.params.key_variable=KEY", "verdict.params.retries=9")
-    assert of("+experiment=signal_reshaping", *LLM, *elsewhere, "verdict.max_failed_share=1") == found
+    assert found["answer_judge"]["params"] == {"model": "m", "temperature": 0.0, "max_tokens": 512, "extra": {}}
+    assert found["answer_judge"]["failed"] == "normal" and found["answer_judge"]["version"]
+    elsewhere = (
+        "answer_judge.params.url=http://there/v1",
+        "answer_judge.params.key_variable=KEY",
+        "answer_judge.params.retries=9",
+    )
+    assert of("+experiment=signal_reshaping", *LLM, *elsewhere, "answer_judge.max_failed_share=1") == found
     for change in (
-        "verdict.params.model=n",
-        "verdict.params.temperature=1",
+        "answer_judge.params.model=n",
+        "answer_judge.params.temperature=1",
         "governance.handling.judge_failed=full_mask",
     ):
         assert of("+experiment=signal_reshaping", *LLM, change) != found
-    assert of("+experiment=v3", *LLM[1:])["verdict"]["failed"] == "full_mask"
+    assert of("+experiment=v3", *LLM[1:])["answer_judge"]["failed"] == "full_mask"
 
 
 def test_a_run_is_the_same_run_whatever_judge_is_not_asked() -> None:
     def name(*overrides: str) -> str:
         return run_name(load(compose_overrides(["+experiment=signal_reshaping", *overrides])))
 
-    assert name() == name("governance.handling.judge_failed=full_mask") == name("verdict.max_failed_share=1")
+    assert name() == name("governance.handling.judge_failed=full_mask") == name("answer_judge.max_failed_share=1")
     assert name(*LLM) != name(LLM[0]) != name()
     assert name(*LLM, "governance.handling.judge_failed=full_mask") != name(*LLM)

@@ -189,7 +189,12 @@ def test_every_experiment_runs_with_the_debug_preset(experiment: Experiment) -> 
 
 def test_a_search_measures_its_rungs_and_continues(experiment: Experiment) -> None:
     experiment.arguments = ("+experiment=v3", "+sweep=tune_lr", *PLAIN)
-    own = ("sweep.trials=2", "train.ladder.every=1", "train.ladder.issues=2", "sweep.grace=1")
+    own = (
+        "sweep.trials=2",
+        "train.checkpoint_selection.every=1",
+        "train.checkpoint_selection.issues=2",
+        "sweep.grace=1",
+    )
     running = experiment.run(*own, timeout=2400)
     assert running.process.returncode == 0, running.stdout + running.stderr
     (file,) = experiment.outputs.glob("sweeps/*/trials.json")

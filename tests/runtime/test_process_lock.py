@@ -42,7 +42,13 @@ def test_another_process_is_named_and_lets_go_when_it_is_killed(tmp_path: Path) 
 def test_a_search_that_is_going_on_is_not_begun_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from codegrep.sweeps import search as searches
 
-    overrides = ["+experiment=v3", "+sweep=tune_lr", "scale=debug", "train.ladder.issues=1", f"outputs={tmp_path}"]
+    overrides = [
+        "+experiment=v3",
+        "+sweep=tune_lr",
+        "scale=debug",
+        "train.checkpoint_selection.issues=1",
+        f"outputs={tmp_path}",
+    ]
     began: list[str] = []
     monkeypatch.setattr(searches, "_search", lambda _config, _overrides, _base, name, *_: began.append(name))
     config = load(compose_overrides(overrides))

@@ -10,21 +10,23 @@ from pathlib import Path
 from omegaconf import OmegaConf
 
 from codegrep.config import TrainConfig
+from codegrep.config.reading import checked
 from codegrep.issues.issue import Issue
 from codegrep.protocol.exit_cause import ExitCause
 from codegrep.rollout.record import CallRecord, Rollout, Turn
 
 VOCABULARY = 300
 _CONF = Path(__file__).parents[2] / "conf"
-_SHIPPED = OmegaConf.to_object(
-    OmegaConf.merge(
-        OmegaConf.structured(TrainConfig),
-        OmegaConf.load(_CONF / "train" / "default.yaml"),
-        {"grpo": OmegaConf.load(_CONF / "loss" / "codegrep.yaml")},
-        {"grpo": {"scale_rewards": "group"}},  # elsewhere that of the advantage
-    )
+_SHIPPED = checked(
+    TrainConfig,
+    OmegaConf.to_container(
+        OmegaConf.merge(
+            OmegaConf.load(_CONF / "train" / "default.yaml"),
+            {"grpo": OmegaConf.load(_CONF / "loss" / "codegrep.yaml")},
+            {"grpo": {"scale_rewards": "group"}},  # elsewhere that of the advantage
+        )
+    ),
 )
-assert isinstance(_SHIPPED, TrainConfig)
 LORA = replace(_SHIPPED.lora, r=4, alpha=8)
 WARM_START = replace(
     _SHIPPED.warm_start,

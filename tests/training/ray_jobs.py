@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from codegrep.config import AdvantageConfig, FunctionConfig, GovernanceConfig, ProcessConfig
+from codegrep.config import AdvantageConfig, FunctionConfig, GovernanceConfig, TurnScoresConfig
 from codegrep.issues.issue import Issue
 from codegrep.rollout.record import Rollout
 from codegrep.training.base_model import BaseModel
@@ -99,7 +99,7 @@ def grpo_spec(nano: Path, log: Path, seconds: float = 0.0, workers: int = 1, col
         reward=FunctionConfig("v3", "codegrep.rewards.designs.v3"),
         advantage=AdvantageConfig("efficiency", "codegrep.rewards.advantage.efficiency"),
         governance=GovernanceConfig("plain", {}, False, False, 0, 15, 0),
-        process=ProcessConfig("none", None, {}, True, 0.1),
+        turn_scores=TurnScoresConfig("none", None, {}, True, 0.1),
         guard_rails=GUARD_RAILS,
         max_completion_tokens=64,
         seed=0,

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from codegrep.config import GovernanceConfig, ProcessConfig
+from codegrep.config import GovernanceConfig, TurnScoresConfig
+from codegrep.config.reading import checked
 from codegrep.errors import ConfigError
 from codegrep.rewards.turn_credit import RolloutFacts
-from codegrep.training.signals import load_governance, load_process
+from codegrep.training.signals import load_governance, load_turn_scores
 
 CONF = Path(__file__).parents[2] / "conf"
 PLAIN = GovernanceConfig("plain", {}, False, False, 0, 15, 0)
-NONE = ProcessConfig("none", None, {}, True, 0.1)
+NONE = TurnScoresConfig("none", None, {}, True, 0.1)
 
 
 def shipped(group: str, kind: type) -> dict[str, Any]:
@@ -26,10 +27,10 @@ def shipped(group: str, kind: type) -> dict[str, Any]:
         while layers[0].get("defaults"):
             layers.insert(0, OmegaConf.load(file.with_name(f"{layers[0].defaults[0]}.yaml")))
         plain = [{k: v for k, v in OmegaConf.to_container(layer).items() if k != "defaults"} for layer in layers]
-        merged = OmegaConf.merge(OmegaConf.structured(kind), *plain)
+        merged = OmegaConf.merge(*plain)
         for key in OmegaConf.missing_keys(merged):  # what the user has to give
             OmegaConf.update(merged, key, "given")
-        found[file.stem] = OmegaConf.to_object(merged)
+        found[file.stem] = checked(kind, OmegaConf.to_container(merged))
     return found
 
 
@@ -45,7 +46,7 @@ def test_every_shipped_governance_loads() -> None:
 
 
 def test_every_shipped_process_loads() -> None:
-    scoring = {name: load_process(config) for name, config in shipped("process", ProcessConfig).items()}
+    scoring = {name: load_turn_scores(config) for name, config in shipped("turn_scores", TurnScoresConfig).items()}
     assert scoring["none"].scorer is None
     assert set(scoring) == {"none", "information", "credit", "judge"} and scoring["judge"].concurrency == 16
     assert scoring["information"].scorer and scoring["credit"].scorer and scoring["credit"].only_answered
@@ -71,9 +72,9 @@ def broken(trajectory: RolloutFacts) -> list[float]:
         ({"function": "codegrep.rewards.information.information_gain", "params": {"newest": 1}}, "no such parameter"),
         ({"function": f"{__name__}.three"}, r"a score in \[0, 1\]"),
         ({"function": f"{__name__}.broken"}, "failed on a sample rollout: ZeroDivisionError"),
-        ({"floor": 0.0}, "process.floor"),
+        ({"floor": 0.0}, "turn_scores.floor"),
     ],
 )
 def test_mistakes_in_process_are_one_line(changes: dict[str, Any], match: str) -> None:
     with pytest.raises(ConfigError, match=match):
-        load_process(replace(NONE, **changes))
+        load_turn_scores(replace(NONE, **changes))

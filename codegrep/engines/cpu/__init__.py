@@ -16,6 +16,7 @@ Importing this package imports no torch.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 from typing import Any
 
 _CPU_INFO = Path("/proc/cpuinfo")
@@ -27,7 +28,10 @@ def on_cpu(model: Any) -> bool:
     return bool(model.device.type == "cpu")
 
 
-def resolve_dtype(dtype: str, *, use_gpu: bool, all_weights: bool) -> str:
+Dtype = Literal["auto", "bfloat16", "float32"]
+
+
+def resolve_dtype(dtype: Dtype, *, use_gpu: bool, all_weights: bool) -> Dtype:
     """Replace "auto" by "float32" to train all weights or on a CPU without bfloat16 products, else by "bfloat16".
 
     On a CPU without such instructions a bfloat16 product of a backward pass takes 20 times as long as a float32 one.

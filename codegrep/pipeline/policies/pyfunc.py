@@ -9,13 +9,11 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
-
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+from typing import TYPE_CHECKING, Any
 
 from codegrep.config import Config
-from codegrep.errors import DataError, ModelError
+from codegrep.config.reading import checked
+from codegrep.errors import ConfigError, DataError, ModelError
 from codegrep.issues import Issue
 from codegrep.issues.source import RepositoryLocation
 from codegrep.pipeline.policies.engines import InProcessHandle
@@ -110,11 +108,9 @@ def _load_pyfunc(path: str) -> PolicyModel:
 
 def _config(recorded: Any) -> Config:
     try:
-        merged = OmegaConf.merge(OmegaConf.structured(Config), OmegaConf.create(dict(recorded)))
-        return cast(Config, OmegaConf.to_object(merged))
-    except OmegaConfBaseException as error:
-        reason = " ".join(str(error).split())[:200]
-        raise ModelError(f"the configuration of the policy is not one of this version ({reason})") from None
+        return checked(Config, recorded)
+    except ConfigError as error:
+        raise ModelError(f"the configuration of the policy is not one of this version ({error.what})") from None
 
 
 def _location(repository: str) -> RepositoryLocation:

@@ -51,13 +51,15 @@ def inputs(config: Config, prepared: Prepared, policies: Policies) -> dict[str, 
         "latency_issues": evaluation.latency_issues,
         "targets": file_content(targets_file(evaluation.targets)) if evaluation.targets else None,
     }
-    if config.train.ladder.every:  # its selection issues are left out
-        deciding["ladder"] = config.train.ladder
+    if config.train.checkpoint_selection.every:  # its selection issues are left out
+        deciding["ladder"] = config.train.checkpoint_selection
     if set(evaluation.baselines) & set(BM25):
         deciding["bm25"] = _bm25_inputs(prepared)
     if set(evaluation.baselines) & set(SCRIPTED):
         deciding["scripted"] = _scripted_inputs(config, prepared)
-    models = {which: _agent_inputs(config, prepared, policies, which) for which in MODELS if which in evaluation.models}
+    models: dict[str, Any] = {
+        which: _agent_inputs(config, prepared, policies, which) for which in MODELS if which in evaluation.models
+    }
     return {**deciding, **models}
 
 

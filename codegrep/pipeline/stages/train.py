@@ -47,8 +47,8 @@ def inputs(config: Config, warm_start: Artifact, training: TrainingSet) -> dict[
     }
     if train.early_stop.enabled:
         deciding["early_stop"] = train.early_stop
-    if train.ladder.every:
-        deciding["ladder"] = train.ladder
+    if train.checkpoint_selection.every:
+        deciding["ladder"] = train.checkpoint_selection
     if config.engine.vllm:
         # Another engine samples the same distribution with other draws; a stale one samples another distribution.
         deciding["engine"] = [config.engine.name, config.engine.sync]
@@ -63,7 +63,7 @@ def trained_weights(config: Config) -> dict[str, Any]:
 def signals(config: Config) -> dict[str, Any]:
     """Return governance, turn scores, judge and guard rails, as far as they change what is trained."""
     rules = load_governance(config.governance)
-    judge = load_verdicts(config.verdict).judge
+    judge = load_verdicts(config.answer_judge).judge
     handling = {k: v for k, v in config.governance.handling.items() if judge is not None or k != JUDGE_FAILED}
     deciding: dict[str, Any] = {}
     if rules.masked_in_group or rules.infrastructure_in_group or any(h != "normal" for h in handling.values()):
@@ -71,14 +71,14 @@ def signals(config: Config) -> dict[str, Any]:
             "handling": handling
         }
     if judge is not None:
-        deciding["verdict"] = {
-            "judge": config.verdict.judge,
-            "params": {k: v for k, v in config.verdict.params.items() if k not in PATIENCE},
+        deciding["answer_judge"] = {
+            "judge": config.answer_judge.judge,
+            "params": {k: v for k, v in config.answer_judge.params.items() if k not in PATIENCE},
             "version": str(getattr(judge, "version", "")),
             "failed": rules.handling.get(JUDGE_FAILED, "full_mask"),
         }
-    if config.process.function:
-        deciding["process"] = {k: v for k, v in asdict(config.process).items() if k != "name"}
+    if config.turn_scores.function:
+        deciding["turn_scores"] = {k: v for k, v in asdict(config.turn_scores).items() if k != "name"}
     rails = config.train.guard_rails
     if stopping := {name: asdict(rail) for name, rail in rails.rails.items() if rail.action == "stop"}:
         deciding["guard_rails"] = {"window": rails.window, "rails": stopping}
@@ -151,7 +151,7 @@ def _train(
         reward=config.reward,
         advantage=config.advantage,
         governance=config.governance,
-        process=config.process,
+        turn_scores=config.turn_scores,
         guard_rails=config.train.guard_rails,
         max_completion_tokens=config.agent.max_completion_tokens,
         seed=config.seed,
@@ -170,7 +170,7 @@ def _train(
         use_gpu=config.train.use_gpu,
         early_stop=config.train.early_stop,
         sync=config.engine.sync,
-        verdict=config.verdict,
+        answer_judge=config.answer_judge,
         verdict_cache=str(places.outputs / "verdict_answers"),
     )
 
@@ -179,7 +179,7 @@ def _train(
         return train_with_progress(config, artifact, grpo_loop, part, progress, "GRPO", step, step_file, alarms_file)
 
     summary: dict[str, Any] = {}
-    if config.train.ladder.every:
+    if config.train.checkpoint_selection.every:
         result, checkpoint, measured = selection.train(train_to)
         result = replace(result, adapter=artifact.folder / checkpoint.folder)
         summary = {"best_step": checkpoint.step, "best_f05": checkpoint.f05, "checkpoints": len(measured)}

@@ -112,7 +112,7 @@ def test_a_key_comes_from_the_environment_alone(serve: Any, monkeypatch: pytest.
     ],
 )
 def test_mistakes_are_one_line_that_names_the_group(params: dict[str, Any], words: str) -> None:
-    with pytest.raises(ConfigError, match=rf"verdict\.params.*{words}"):
+    with pytest.raises(ConfigError, match=rf"answer_judge\.params.*{words}"):
         Endpoint.from_params({"url": "http://x/v1", **params}, "verdict")
 
 
