@@ -123,10 +123,6 @@ def build_source(name: str, config: SourceConfig) -> IssueSource:
         ConfigError: one line that names the key under data.sources.
     """
     key = f"data.sources.{name}"
-    if config.use not in {"split", "train"}:
-        raise ConfigError(f"{key}.use is {config.use!r}", "Use 'split' or 'train'")
-    if config.limit < 0:
-        raise ConfigError(f"{key}.limit is {config.limit}", "0 means all")
     try:
         kind = pkgutil.resolve_name(config.kind)
     except (ImportError, AttributeError, ValueError) as error:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from codegrep.compose import compose_overrides, load
 from codegrep.config import GRPOSettings, RailConfig

@@ -93,8 +93,6 @@ def test_limit_is_seeded() -> None:
         (SourceConfig(SWE, {"path": "x"}), r"data\.sources\.s\.args: swe_bench needs"),
         (SourceConfig(HISTORY, {"path": "x", "since": "soon"}), r"args: since must be a date"),
         (SourceConfig(HISTORY, {"path": "x", "max_files": 1.5}), r"max_files is 1\.5"),
-        (SourceConfig(DEMO, use="test"), r"data\.sources\.s\.use is 'test'"),
-        (SourceConfig(DEMO, limit=-1), r"data\.sources\.s\.limit"),
     ],
 )
 def test_wrong_configuration_is_one_line_with_the_key(source: SourceConfig, message: str) -> None:
@@ -106,8 +104,6 @@ def test_wrong_configuration_is_one_line_with_the_key(source: SourceConfig, mess
 def test_a_source_that_fails_names_itself(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"^data\.sources\.mine: issues file not found"):
         load_issues(data(mine=SourceConfig(SWE, {"path": str(tmp_path / "no.jsonl"), "clone": True})))
-    with pytest.raises(ConfigError, match=r"data\.sources is empty"):
-        load_issues(data())
 
 
 def test_issues_split_with_history_as_material(build: Callable[[str], Builder], tmp_path: Path) -> None:

@@ -102,14 +102,6 @@ def test_cuts_are_seeded_and_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    "config", [SplitConfig(by="commit"), SplitConfig(held_out_share=0.0), SplitConfig(held_out_share=1.0)]
-)
-def test_wrong_configs(config: SplitConfig) -> None:
-    with pytest.raises(ConfigError, match=r"data\.split\."):
-        make_split(some(), config)
-
-
-@pytest.mark.parametrize(
     ("changes", "what"),
     [
         ({"repo": "OWN/r1"}, "repository"),

@@ -229,13 +229,12 @@ def test_it_is_loaded_without_being_asked(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "words"),
     [
-        (config_of("codegrep.judges.answers.Nothing"), r"verdict\.judge: there is no class"),
-        (config_of("no_such_module.Judge"), r"verdict\.judge: there is no class"),
-        (config_of("codegrep.judges.answers.QUESTION"), r"verdict\.judge"),
+        (config_of("codegrep.judges.answers.Nothing"), r"answer_judge\.judge: there is no class"),
+        (config_of("no_such_module.Judge"), r"answer_judge\.judge: there is no class"),
+        (config_of("codegrep.judges.answers.QUESTION"), r"answer_judge\.judge"),
         (config_of(KIND, url="http://x/v1"), r"answer_judge\.params: .*model"),
         (config_of(KIND, url="http://x/v1", model="m", modell=1), r"answer_judge\.params: .*modell"),
         (config_of("codegrep.rewards.outcome.RewardParts", total=1.0), r"RewardParts has no method judge"),
-        (config_of(None, 1.5), r"verdict\.max_failed_share is 1.5"),
     ],
 )
 def test_a_mistake_is_one_line_before_anything_starts(config: AnswerJudgeConfig, words: str) -> None:

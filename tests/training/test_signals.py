@@ -72,7 +72,6 @@ def broken(trajectory: RolloutFacts) -> list[float]:
         ({"function": "codegrep.rewards.information.information_gain", "params": {"newest": 1}}, "no such parameter"),
         ({"function": f"{__name__}.three"}, r"a score in \[0, 1\]"),
         ({"function": f"{__name__}.broken"}, "failed on a sample rollout: ZeroDivisionError"),
-        ({"floor": 0.0}, "turn_scores.floor"),
     ],
 )
 def test_mistakes_in_process_are_one_line(changes: dict[str, Any], match: str) -> None:
