@@ -16,8 +16,7 @@ Importing this package imports no torch.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
-from typing import Any
+from typing import Any, Literal
 
 _CPU_INFO = Path("/proc/cpuinfo")
 _BFLOAT16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16"})  # the last one on Arm
