@@ -49,7 +49,7 @@ _ISOLATED_CONFIG = {"safe.directory": "*"}
 # "http" stays allowed: a commit is asked for by its hash, so what arrives is what was asked for.
 _PROTOCOLS = "https:http:ssh:git:file"
 _CREDENTIALS = re.compile(r"(?<=://)[^/@\s]+@")
-_KEPT = ("PATH", "HOME", "TMPDIR", "SYSTEMROOT")
+_KEPT = ("PATH", "HOME", "TMPDIR")
 
 
 def git_environment(isolated: bool = True) -> dict[str, str]:

@@ -6,7 +6,7 @@ from codegrep.sandbox.guard import Guard, PathRefused
 from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.limits import paper_sandbox, paper_tools
 from codegrep.sandbox.measure import CallMeasure, summary
-from codegrep.sandbox.repositories import BareClone, Location, Repositories
+from codegrep.sandbox.repositories import BareClone, Repositories
 from codegrep.sandbox.sandbox import Sandbox
 from codegrep.sandbox.toolbox import Toolbox
 from codegrep.sandbox.tools import ArgumentError, Outcome, Tool
@@ -19,7 +19,6 @@ __all__ = [
     "ContentIndex",
     "Guard",
     "Lease",
-    "Location",
     "MalformedCall",
     "Outcome",
     "PathRefused",

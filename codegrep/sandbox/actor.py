@@ -14,9 +14,9 @@ from typing import Any
 
 from codegrep.config import SandboxConfig, ToolsConfig
 from codegrep.errors import CodegrepError, InfrastructureError
+from codegrep.issues.source import RepositoryLocation
 from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult
 from codegrep.sandbox.measure import CallMeasure
-from codegrep.sandbox.repositories import Location
 from codegrep.sandbox.sandbox import Sandbox
 
 _log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ class SandboxActor:
     """One sandbox in a process of its own. Actors of one node may share a root; so may any other process."""
 
     def __init__(
-        self, root: str, tools: ToolsConfig, sandbox: SandboxConfig, locations: Mapping[str, Location] | None
+        self, root: str, tools: ToolsConfig, sandbox: SandboxConfig, locations: Mapping[str, RepositoryLocation] | None
     ) -> None:
         self._sandbox = Sandbox.under(Path(root), tools, sandbox, locations, RayMetrics().count)
 
@@ -193,7 +193,7 @@ def start_sandboxes(
     root: Path,
     tools: ToolsConfig,
     sandbox: SandboxConfig,
-    locations: Mapping[str, Location] | None = None,
+    locations: Mapping[str, RepositoryLocation] | None = None,
     num_cpus: float = 0,
     max_restarts: int = 10,
 ) -> RemoteSandbox:

@@ -3,7 +3,7 @@
 The first tree of a repository is git's own checkout. A later one takes what is the same from a tree that is there
 already, as hard links: less processor time than unpacking, hardly any disk, and one copy in the page cache for ripgrep
 to read. This is safe since nobody writes into a tree: the tools only read, git replaces files instead of overwriting
-them, and every tree is checked after a restart of the machine.
+them, and what others change in a tree is noticed by its digest.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from codegrep.sandbox.repositories import BareClone
 
 # Checkouts on a disk that writes back collapse when many run at once; two keep it busy.
 _PARALLEL = 2
+_TIMEOUT = 600.0  # seconds for each step
 # With a smaller share of files in common, git's own checkout is as fast.
 _WORTH_LINKING = 0.1
 _BLOCK = 4096
@@ -40,10 +41,9 @@ class Donor:
 
 @dataclass(frozen=True)
 class Checkouts:
-    """Makes trees under one root. timeout: seconds for each step."""
+    """Makes trees under one root."""
 
     root: Path
-    timeout: float
 
     def register(self, clone: BareClone, commit: str, tree: Path, lock: FileLock) -> None:
         """Phase one, `git worktree add` without files, under the clone's lock.
@@ -53,10 +53,11 @@ class Checkouts:
         Raises:
             GitError: git failed.
         """
-        with FileLock(clone.lock_path, timeout=self.timeout) as bare_lock:
-            limits = Limits(self.timeout, keep_open=(lock.descriptor, bare_lock.descriptor))
-            with open_repository(clone.path, limits) as repo:
-                repo.git.worktree("add", "--quiet", "--no-checkout", "--detach", "--force", str(tree), commit)
+        with (
+            FileLock(clone.lock_path, timeout=_TIMEOUT) as bare_lock,
+            open_repository(clone.path, _limits(lock, bare_lock)) as repo,
+        ):
+            repo.git.worktree("add", "--quiet", "--no-checkout", "--detach", "--force", str(tree), commit)
 
     def fill(self, clone: BareClone, commit: str, tree: Path, lock: FileLock, donor: Donor | None) -> int:
         """Phase two, the files. Gives back how many of them are links to the donor's.
@@ -64,9 +65,9 @@ class Checkouts:
         Raises:
             GitError: git failed. OSError: the disk's fault.
         """
-        with _Place(self.root / ".locks", self.timeout) as place:
+        with _Place(self.root / ".locks") as place:
             plan = self._plan(clone, commit, donor) if donor is not None else None
-            with open_repository(tree, self._limits(lock, place)) as repo:
+            with open_repository(tree, _limits(lock, place)) as repo:
                 if donor is None or plan is None:
                     repo.git.reset(*_TO_HEAD)
                     return 0
@@ -88,8 +89,8 @@ class Checkouts:
             GitError: git failed, or the tree belongs to no clone any more.
         """
         with (
-            _Place(self.root / ".locks", self.timeout) as place,
-            open_repository(tree, self._limits(lock, place)) as repo,
+            _Place(self.root / ".locks") as place,
+            open_repository(tree, _limits(lock, place)) as repo,
         ):
             # git has not seen the linked files yet and would write all of them anew. A refresh reads them and notes
             # which are right; it complains about the others, which are reset then.
@@ -98,15 +99,12 @@ class Checkouts:
             repo.git.reset(*_TO_HEAD)
             repo.git.clean("-ffdxq")
 
-    def _limits(self, lock: FileLock, place: FileLock) -> Limits:
-        return Limits(self.timeout, keep_open=(lock.descriptor, place.descriptor))
-
     def _plan(self, clone: BareClone, commit: str, donor: Donor) -> tuple[list[str], list[str]] | None:
         """Paths to be linked and paths to be written; None when too few are the same.
 
         `git ls-tree` lists a tree in a quarter of the time that `git.Tree.traverse` takes.
         """
-        with open_repository(clone.path, Limits(self.timeout)) as repo:
+        with open_repository(clone.path, Limits(_TIMEOUT)) as repo:
             differing = repo.git.diff_tree("-r", "-z", "--no-renames", "--name-only", donor.commit, commit)
             listed = repo.git.ls_tree("-r", "-z", "--full-tree", commit)
         changed = set(differing.split("\0"))
@@ -117,6 +115,10 @@ class Checkouts:
             if path:
                 (same if described.startswith("100") and path not in changed else other).append(path)
         return (same, other) if len(same) > _WORTH_LINKING * (len(same) + len(other)) else None
+
+
+def _limits(*locks: FileLock) -> Limits:
+    return Limits(_TIMEOUT, keep_open=tuple(lock.descriptor for lock in locks))
 
 
 def _link(donor: Path, tree: Path, paths: Sequence[str]) -> list[str]:
@@ -153,20 +155,19 @@ def disk_bytes(tree: Path) -> int:
 class _Place:
     """One of a few places for checkouts, shared by all processes of a root."""
 
-    def __init__(self, folder: Path, timeout: float) -> None:
+    def __init__(self, folder: Path) -> None:
         self._locks = [FileLock(folder / f"@checkout{i}.lock") for i in range(_PARALLEL)]
-        self._timeout = timeout
         self._held: FileLock | None = None
 
     def __enter__(self) -> FileLock:
-        deadline = time.monotonic() + self._timeout
+        deadline = time.monotonic() + _TIMEOUT
         while True:
             for lock in self._locks:
                 if lock.try_acquire():
                     self._held = lock
                     return lock
             if time.monotonic() > deadline:
-                raise InfrastructureError(f"no place for a checkout became free within {self._timeout:g} s")
+                raise InfrastructureError(f"no place for a checkout became free within {_TIMEOUT:g} s")
             time.sleep(0.01)
 
     def __exit__(self, *_: object) -> None:

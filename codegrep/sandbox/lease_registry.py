@@ -2,7 +2,7 @@
 trees.
 
     <root>/.ledger/<name>/entry.json     repository, commit, bare clone; written before anything of the tree exists
-    <root>/.ledger/<name>/complete       the checkout ended; holds the machine's boot id and the tree's digest
+    <root>/.ledger/<name>/complete       the checkout ended; holds the tree's digest
     <root>/.ledger/<name>/used           its modification time is the last use
     <root>/.ledger/<name>/bytes          disk that the tree takes, where a budget is kept
     <root>/.ledger/<name>/leases/        one file a lease: <owner>@<number>
@@ -11,7 +11,7 @@ trees.
 
 A lease counts while its owner's flock is held: the kernel drops the flock at the moment of death, so a reused process
 id or another process-id namespace (containers on one disk) can neither keep a dead lease alive nor end a live one. An
-owner's name is `<process id>-<start time>-<random>`, for people who look into the folder.
+owner's name begins with its process id, for people who look into the folder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ import json
 import os
 import shutil
 import threading
-import time
 import uuid
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -45,7 +44,7 @@ class Owner:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.name = f"{os.getpid()}-{start_time(os.getpid())}-{uuid.uuid4().hex[:8]}"
+        self.name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._path = folder / self.name
         # Made under a hidden name and locked before it appears, so that nobody can take it for a dead owner's.
         fresh = folder / f".{self.name}"
@@ -58,7 +57,7 @@ class Owner:
     def next_lease(self) -> str:
         """A lease file's name, unique in this root."""
         with self._guard:
-            return f"{self.name}@{os.getpid()}.{next(self._numbers)}"
+            return f"{self.name}@{next(self._numbers)}"
 
     def close(self) -> None:
         """Ends the ownership; leases that are still there become a dead owner's."""
@@ -107,20 +106,12 @@ class Ledger:
         """True when the checkout of this entry ended."""
         return (self._entries / name / "complete").exists()
 
-    def is_of_this_boot(self, name: str) -> bool:
-        """True when the tree was completed since the machine was started (else its last writes may not be on disk)."""
-        return self._completed(name)[0] == boot_id()
-
     def digest(self, name: str) -> str:
         """The digest of the tree when it was completed, "" where there is none."""
-        return self._completed(name)[1]
-
-    def _completed(self, name: str) -> tuple[str | None, str]:
         try:
-            boot, _, digest = (self._entries / name / "complete").read_text("utf-8").partition(" ")
+            return (self._entries / name / "complete").read_text("utf-8")
         except OSError:
-            return None, ""
-        return boot, digest
+            return ""
 
     def begin(self, entry: Entry) -> None:
         """Writes an entry down before its tree is touched."""
@@ -135,7 +126,7 @@ class Ledger:
     def complete(self, name: str, digest: str) -> None:
         """Says that the tree is whole, and how it is."""
         fresh = self._entries / name / "complete.new"
-        fresh.write_text(f"{boot_id()} {digest}", "utf-8")
+        fresh.write_text(digest, "utf-8")
         fresh.replace(self._entries / name / "complete")
 
     def incomplete(self, name: str) -> None:
@@ -176,7 +167,7 @@ class Ledger:
                 self._owner = Owner(self._owners)
             owner = self._owner
         path = self._entries / name / "leases" / owner.next_lease()
-        path.write_text(json.dumps({"pid": os.getpid(), "since": time.time()}), "utf-8")
+        path.touch()
         return path
 
     def leases(self, name: str) -> int:
@@ -225,20 +216,3 @@ class Ledger:
             return False
         finally:
             os.close(descriptor)
-
-
-def start_time(pid: int) -> str:
-    """When a process was started, in clock ticks since boot; "" when the system does not say (no /proc)."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace")
-    except OSError:
-        return ""
-    return stat.rpartition(")")[2].split()[19]
-
-
-def boot_id() -> str:
-    """Changes with every start of the machine; "" where the system has none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
-    except OSError:
-        return ""

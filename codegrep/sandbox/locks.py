@@ -7,7 +7,6 @@ import os
 import threading
 import time
 from pathlib import Path
-from types import TracebackType
 
 from codegrep.errors import InfrastructureError
 
@@ -77,7 +76,5 @@ class FileLock:
         self.acquire()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()

@@ -12,10 +12,10 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from codegrep.errors import RepositoryError
 from codegrep.issues.git import GitError, Limits, clone, open_repository, without_credentials
+from codegrep.issues.source import RepositoryLocation
 from codegrep.sandbox.locks import FileLock
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -28,15 +28,6 @@ _ATTRIBUTES = "* -text -eol -filter -ident -working-tree-encoding\n"
 _ROOTS = "codegrep-roots.json"
 _LOST_SHARE = 0.001
 _SHORT = 60.0  # seconds for commands that touch no network and no tree
-
-
-class Location(Protocol):
-    """Where a repository can be had: a bare or working clone or a bundle on this machine, or a URL."""
-
-    @property
-    def local(self) -> Path | None: ...
-    @property
-    def url(self) -> str | None: ...
 
 
 @dataclass(frozen=True)
@@ -73,7 +64,7 @@ class Repositories:
         self,
         root: Path,
         clone_timeout: float,
-        locations: Mapping[str, Location] | None = None,
+        locations: Mapping[str, RepositoryLocation] | None = None,
         stop: threading.Event | None = None,
     ) -> None:
         self.root = root.expanduser().absolute()
@@ -94,7 +85,7 @@ class Repositories:
             raise RepositoryError(f"there is no clone of {repo} under {self.root}", "Run the stage 'prepare' first.")
         return self._checked(repo, path)
 
-    def ensure(self, repo: str, location: Location | None) -> BareClone:
+    def ensure(self, repo: str, location: RepositoryLocation | None) -> BareClone:
         """The clone of `repo`, made from `location` if it is missing. Safe to call from many processes at once.
 
         Without a location it has to be there already. A clone that was made from a folder needs that no more.
@@ -262,7 +253,7 @@ def require_full_hash(repo: str, commit: str) -> None:
         raise RepositoryError(f"{commit[:80]!r} is no full commit hash of {repo}", "Give all 40 hexadecimal digits.")
 
 
-def _source(repo: str, location: Location) -> str:
+def _source(repo: str, location: RepositoryLocation) -> str:
     if location.local is not None:
         local = location.local.expanduser().absolute()
         if local.exists():

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from codegrep.config import SandboxConfig, ToolsConfig
 from codegrep.errors import CodegrepError, InfrastructureError
+from codegrep.issues.source import RepositoryLocation
 from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult, ToolStatus
 from codegrep.sandbox.cache import ResultCache
 from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.limits import paper_sandbox, paper_tools
 from codegrep.sandbox.measure import CallCounters, CallMeasure
-from codegrep.sandbox.repositories import Location, Repositories
+from codegrep.sandbox.repositories import Repositories
 from codegrep.sandbox.toolbox import CheckedCall, Toolbox, numbered, refusal
 from codegrep.sandbox.tools import ArgumentError, Outcome
 from codegrep.sandbox.tools.tool import fault, mistake
@@ -72,7 +73,7 @@ class Sandbox:
         root: Path,
         tools: ToolsConfig | None = None,
         sandbox: SandboxConfig | None = None,
-        locations: Mapping[str, Location] | None = None,
+        locations: Mapping[str, RepositoryLocation] | None = None,
         on_call: Callable[[CallMeasure], None] | None = None,
     ) -> Sandbox:
         """A sandbox with its clones in `root`/bare and its trees in `root`/trees, repaired first.
@@ -132,7 +133,6 @@ class Sandbox:
 
     def stats(self) -> dict[str, float]:
         """Counters since the start; measure.summary makes metrics of two of them."""
-        w = self.worktrees.counts
         index = self.toolbox.index or ContentIndex(0)
         return {
             **self._counters.totals(),
@@ -143,11 +143,7 @@ class Sandbox:
             "cache/shared": float(self._cache.shared),
             "cache/misses": float(self._cache.misses),
             "cache/bytes": float(self._cache.size),
-            "worktrees/leases": float(w.leases),
-            "worktrees/adds": float(w.adds),
-            "worktrees/removals": float(w.removals),
-            "worktrees/repairs": float(w.repairs),
-            "worktrees/seconds_adding": w.seconds_adding,
+            "worktrees/adds": float(self.worktrees.counts.adds),
         }
 
     def close(self) -> None:

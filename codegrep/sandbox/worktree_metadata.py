@@ -25,18 +25,6 @@ def unregister(bare: Path, tree: Path) -> None:
             shutil.rmtree(registration, ignore_errors=True)
 
 
-def drop_stale_locks(tree: Path) -> bool:
-    """Removes index.lock and HEAD.lock of a whole tree that nobody is changing; True when there were any."""
-    if (registration := registration_of(tree)) is None:
-        return False
-    found = False
-    for name in ("index.lock", "HEAD.lock"):
-        lock = registration / name
-        found = found or lock.exists()
-        lock.unlink(missing_ok=True)
-    return found
-
-
 def registration_of(tree: Path) -> Path | None:
     """The folder in a clone that a tree names and that names the tree, or None."""
     try:

@@ -8,13 +8,11 @@ from __future__ import annotations
 import errno
 import logging
 import shutil
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 
 from codegrep.errors import DiskError, InfrastructureError
 from codegrep.issues.git import GitError
@@ -25,7 +23,7 @@ from codegrep.sandbox.lease_registry import Entry, Ledger
 from codegrep.sandbox.locks import FileLock
 from codegrep.sandbox.repositories import BareClone, Repositories, folder_name, require_full_hash
 from codegrep.sandbox.tree_state import TreeState, tree_state
-from codegrep.sandbox.worktree_metadata import drop_stale_locks, registration_of, unregister
+from codegrep.sandbox.worktree_metadata import registration_of, unregister
 
 _log = logging.getLogger(__name__)
 
@@ -57,9 +55,7 @@ class Lease:
     def __enter__(self) -> Lease:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
 
@@ -69,7 +65,6 @@ class WorktreeCounts:
 
     Attributes:
         linked: files that were linked instead of written.
-        seconds_adding: wall time of the adds, waiting for locks included.
     """
 
     leases: int = 0
@@ -77,7 +72,6 @@ class WorktreeCounts:
     linked: int = 0
     removals: int = 0
     repairs: int = 0
-    seconds_adding: float = 0.0
 
 
 class Worktrees:
@@ -91,8 +85,6 @@ class Worktrees:
         root: folder of the trees.
         repositories: where clones come from.
         min_free_gib, max_worktrees, max_disk_gib: see Budget.
-        checkout_timeout: seconds.
-        share: link files that are the same in another tree of the repository.
         linger: seconds for which a lease that was released is kept for the next one, which then costs no look at the
             disk. The budget of this object takes such a tree all the same, another process's once they have passed.
     """
@@ -103,9 +95,7 @@ class Worktrees:
         repositories: Repositories,
         min_free_gib: float = 0.0,
         max_worktrees: int = 0,
-        checkout_timeout: float = 600.0,
         max_disk_gib: float = 0.0,
-        share: bool = True,
         linger: float = 0.0,
     ) -> None:
         root = root.expanduser().absolute()
@@ -113,10 +103,8 @@ class Worktrees:
         self.root = root.resolve()
         self.counts = WorktreeCounts()
         self._repositories = repositories
-        self._timeout = checkout_timeout
-        self._share = share
         self._ledger = Ledger(self.root)
-        self._checkouts = Checkouts(self.root, checkout_timeout)
+        self._checkouts = Checkouts(self.root)
         self._budget = Budget(self._ledger, min_free_gib, max_worktrees, max_disk_gib)
         self._lingering = Lingering(self._ledger, linger)
         # When the commit of each entry was made, of this repository's entries only; -1 where nobody can borrow.
@@ -137,7 +125,6 @@ class Worktrees:
             raise InfrastructureError(f"no worktree of {repo} at {commit[:12]} ({error})") from error
 
     def _lease(self, repo: str, commit: str) -> Lease:
-        began = time.monotonic()
         for name in _names(repo, commit):
             with self._ledger.lock(name) as lock:
                 entry = self._ledger.entry(name)
@@ -148,7 +135,6 @@ class Worktrees:
                 state = self._trusted(entry, lock) if entry is not None else None
                 if entry is None or state is None:
                     entry, state = self._add(repo, commit, name, lock)
-                    self.counts.seconds_adding += time.monotonic() - began
                 return self._lent(self._lingering.begin(entry, state))
         raise AssertionError("the last name holds the whole commit")
 
@@ -171,7 +157,7 @@ class Worktrees:
             if not lock.try_acquire():
                 continue
             try:
-                if (line := self._mend(name, lock)) is not None:
+                if (line := self._mend(name)) is not None:
                     done.append(line)
             finally:
                 lock.release()
@@ -262,7 +248,7 @@ class Worktrees:
     @contextmanager
     def _donor(self, entry: Entry) -> Iterator[Donor | None]:
         """The tree of the same clone whose commit is nearest in time, kept from removal while it is used."""
-        donor = self._nearest(entry) if self._share else None
+        donor = self._nearest(entry)
         lease = self._hold(donor) if donor is not None else None
         try:
             yield Donor(self._ledger.tree(donor.name), donor.commit) if donor is not None and lease else None
@@ -316,15 +302,14 @@ class Worktrees:
         trash = self._ledger.trash(tree)
         bare = Path(entry.bare)
         if bare.is_dir():
-            with FileLock(BareClone(entry.repo, bare).lock_path, timeout=self._timeout):
+            with FileLock(BareClone(entry.repo, bare).lock_path):
                 unregister(bare, tree)
         if tree.exists():
             tree.rename(trash)
         self._ledger.forget(entry.name)
         shutil.rmtree(trash, ignore_errors=True)
 
-    def _mend(self, name: str, lock: FileLock) -> str | None:
-        leases = self._ledger.leases(name)
+    def _mend(self, name: str) -> str | None:
         entry = self._ledger.entry(name)
         if entry is None:
             self._ledger.forget(name)
@@ -332,15 +317,8 @@ class Worktrees:
         if not self._is_whole(name):
             self._take_down(entry)
             return f"removed the unfinished tree {name}"
-        if leases:
-            return None
-        stale = drop_stale_locks(self._ledger.tree(name))
-        if self._ledger.is_of_this_boot(name):
-            return f"removed stale locks of {name}" if stale else None
-        if self._restored(name, lock) is None:
-            self._take_down(entry)
-            return f"removed the damaged tree {name}"
-        return f"checked {name} after a restart of the machine"
+        self._ledger.leases(name)  # removes those of dead owners
+        return None
 
 
 def _names(repo: str, commit: str) -> list[str]:

@@ -31,6 +31,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
+from codegrep.issues.source import RepositoryLocation
 from codegrep.rollout.terms import search_terms
 from codegrep.sandbox import (
     Repositories,
@@ -45,7 +46,7 @@ from codegrep.sandbox import (
 from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.tools import Grep, SearchPrograms
 from scripts.bench import sandbox_material as material_of
-from scripts.bench.sandbox_material import At, Material, Turn
+from scripts.bench.sandbox_material import Material, Turn
 
 TOOLS = paper_tools()
 SETTINGS = paper_sandbox(min_free_gib=0.5, max_worktrees=0)
@@ -275,8 +276,8 @@ class Bench:
         files = {f"pkg{i % 4}/mod{i}.py": b"def f%d():\n    return 1\n" % i * 10 for i in range(40)}
         commits = material_of.write_history(bare, files, count)
         root = self.work / "adds"
-        Repositories(root / "bare", 600, {"local/many": material_of.At(bare)}).ensure(
-            "local/many", material_of.At(bare)
+        Repositories(root / "bare", 600, {"local/many": material_of.RepositoryLocation(bare)}).ensure(
+            "local/many", material_of.RepositoryLocation(bare)
         )
         began = time.perf_counter()
         children = [
@@ -332,7 +333,9 @@ class Bench:
         )
         trees.close()
 
-    def step(self, steps: Sequence[Sequence[Turn]], locations: dict[str, At], prefix: str = "step") -> None:
+    def step(
+        self, steps: Sequence[Sequence[Turn]], locations: dict[str, RepositoryLocation], prefix: str = "step"
+    ) -> None:
         """Whole steps through 64 slots, and the paper's way: one grep -rn, find or cat for each call.
 
         Each step begins with an empty cache and an empty index; its trees are there. At most 64 rollouts are under way;

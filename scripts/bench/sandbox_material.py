@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from itertools import accumulate
 from pathlib import Path
 
+from codegrep.issues.source import RepositoryLocation
 from codegrep.protocol.calls import ToolCall
 from codegrep.rollout.terms import search_terms
 
@@ -25,20 +26,12 @@ _ZIPF = 0.7
 _DOCSTRING = re.compile(rb'"""(.{80,1200}?)"""', re.DOTALL)
 
 
-@dataclass(frozen=True)
-class At:
-    """Where a repository is; meets codegrep.sandbox.Location."""
-
-    local: Path
-    url: str | None = None
-
-
 @dataclass
 class Material:
     """Prompts on commits. locations: a clone for each repository. source: what it is, in words."""
 
     source: str
-    locations: dict[str, At]
+    locations: dict[str, RepositoryLocation]
     prompts: list[Prompt] = field(default_factory=list)
 
     @property
@@ -77,7 +70,7 @@ class Recorded:
         missing: rollouts whose repository was not found.
     """
 
-    locations: dict[str, At]
+    locations: dict[str, RepositoryLocation]
     steps: list[list[Turn]] = field(default_factory=list)
     groups: list[int] = field(default_factory=list)
     missing: int = 0
@@ -113,7 +106,7 @@ def from_packages(packages: Sequence[str], folder: Path, commits: int, prompts: 
         Prompt("local/packages", made[i % commits], text, (path,)) for i, (path, text) in enumerate(texts[:prompts])
     ]
     names = ", ".join(Path(package).name for package in packages)
-    return Material(f"packages {names} as a repository", {"local/packages": At(bare)}, rows)
+    return Material(f"packages {names} as a repository", {"local/packages": RepositoryLocation(bare)}, rows)
 
 
 def write_history(bare: Path, files: dict[str, bytes], commits: int, seed: int = 0) -> list[str]:
@@ -165,13 +158,13 @@ def step_of(material: Material, prompts: int, seed: int = 0) -> list[Turn]:
     return turns
 
 
-def located(repos: set[str], folder: Path) -> dict[str, At]:
+def located(repos: set[str], folder: Path) -> dict[str, RepositoryLocation]:
     """Those of the repositories that are in a folder as `owner__name.git` or `owner__name`."""
     found = {}
     for repo in sorted(repos):
         for name in (f"{repo.replace('/', '__')}.git", repo.replace("/", "__")):
             if (folder / name).is_dir():
-                found[repo] = At(folder / name)
+                found[repo] = RepositoryLocation(folder / name)
                 break
     return found
 

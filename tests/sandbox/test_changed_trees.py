@@ -47,6 +47,10 @@ def add(tree: Path) -> None:
     (tree / "build" / "stray.py").write_text("def stray(): pass\n")
 
 
+def lose_the_content_but_neither_size_nor_name(tree: Path) -> None:
+    (tree / FILE).write_bytes(bytes(len(RIGHT)))
+
+
 def make_executable(tree: Path) -> None:
     (tree / FILE).chmod(0o755)
 
@@ -61,6 +65,7 @@ CHANGES = [
     overwrite,
     replace_by_one_of_the_same_size_and_time,
     add,
+    lose_the_content_but_neither_size_nor_name,
     make_executable,
     lose_the_link_to_git,
 ]
@@ -114,12 +119,26 @@ def test_nothing_is_borrowed_from_a_changed_tree(tmp_path: Path, many: Made, cha
     assert trees.counts.linked == 0
 
 
+def test_a_file_that_trees_share_is_mended_in_each(tmp_path: Path, many: Made) -> None:
+    trees = worktrees(tmp_path, many)
+    first, second = (trees.lease("o/n", commit) for commit in many.commits[:2])
+    for lease in (first, second):
+        lease.release()
+    overwrite(first.path)
+    assert (second.path / FILE).read_bytes() == b"changed\n"
+    for lease in (first, second):
+        with trees.lease("o/n", lease.commit) as mended:
+            assert_right(mended.path)
+    untouched = "pkg2/mod2.py"
+    assert (first.path / untouched).stat().st_ino == (second.path / untouched).stat().st_ino
+
+
 def test_a_tree_without_a_digest_is_checked_file_by_file(tmp_path: Path, many: Made) -> None:
     trees = worktrees(tmp_path, many)
     lease = trees.lease("o/n", many.commits[0])
     lease.release()
     complete = trees.root / ".ledger" / lease.path.name / "complete"
-    complete.write_text(complete.read_text().split()[0])
+    complete.write_text("")
     overwrite(lease.path)
     with trees.lease("o/n", many.commits[0]) as mended:
         assert_right(mended.path)

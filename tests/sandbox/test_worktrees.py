@@ -276,22 +276,8 @@ def test_git_never_writes_through_a_shared_file(tmp_path: Path, many: Made) -> N
     assert (first.path / shared).stat().st_ino == (second.path / shared).stat().st_ino
     before = (first.path / shared).read_bytes()
     run_git("rm", "-q", "--cached", str(shared), cwd=second.path)
-    run_git("reset", "-q", "--hard", cwd=second.path)  # what a repair after a restart of the machine does
+    run_git("reset", "-q", "--hard", cwd=second.path)  # what mending a tree does
     assert (first.path / shared).read_bytes() == before == (second.path / shared).read_bytes()
-
-
-def test_after_a_restart_of_the_machine_shared_files_are_read_and_stay_shared(tmp_path: Path, many: Made) -> None:
-    trees = worktrees(tmp_path, many)
-    first, second = (trees.lease("o/n", commit) for commit in many.commits[:2])
-    for lease in (first, second):
-        lease.release()
-        (trees.root / ".ledger" / lease.path.name / "complete").write_text("another boot")
-    shared, damaged = Path("pkg0/mod0.py"), Path("pkg1/mod1.py")
-    right = (first.path / damaged).read_bytes()
-    (first.path / damaged).write_bytes(bytes(len(right)))  # in both trees, since it is one file
-    assert len(trees.repair()) == 2
-    assert [(lease.path / damaged).read_bytes() for lease in (first, second)] == [right, right]
-    assert (first.path / shared).stat().st_ino == (second.path / shared).stat().st_ino
 
 
 def test_executable_files_and_submodules_come_through(tmp_path: Path) -> None:
@@ -351,10 +337,12 @@ def test_repair_touches_only_what_the_ledger_names(tmp_path: Path, many: Made) -
     (bare / "worktrees" / "foreign" / "index.lock").touch()
     stray = trees.root / "stray"
     stray.mkdir()
-    (bare / "worktrees" / lease.path.name / "index.lock").touch()
-    assert trees.repair() == [f"removed stale locks of {lease.path.name}"]
+    (bare / "worktrees" / lease.path.name / "index.lock").touch()  # left by a repair that was killed
+    (lease.path / "which.py").unlink()
+    assert trees.repair() == []
+    with trees.lease("o/n", many.commits[0]) as again:
+        assert (again.path / "which.py").read_text() == "0\n"
     assert stray.exists() and foreign.exists() and (bare / "worktrees" / "foreign" / "index.lock").exists()
-    assert not (bare / "worktrees" / lease.path.name / "index.lock").exists()
 
 
 def test_repair_mends_what_is_half_there(tmp_path: Path, many: Made) -> None:
@@ -371,11 +359,9 @@ def test_repair_mends_what_is_half_there(tmp_path: Path, many: Made) -> None:
     (bare / names[1] / "locked").write_text("initializing")
     shutil.rmtree(leases[1].path)
     shutil.rmtree(leases[2].path)  # the tree was deleted by hand
-    (ledger / names[3] / "complete").write_text("another boot")  # the machine went down; a file was not written out
-    (leases[3].path / "which.py").write_bytes(b"")
-    assert len(trees.repair()) == 4
+    (leases[3].path / "which.py").write_bytes(b"")  # the machine went down; a file was not written out
+    assert len(trees.repair()) == 3
     assert registered(tmp_path) == [names[3]]
-    assert (leases[3].path / "which.py").read_text() == "3\n"
     assert trees.repair() == []
     for number, commit in enumerate(many.commits[:4]):
         with trees.lease("o/n", commit) as lease:
@@ -437,7 +423,8 @@ def test_kill_dash_nine_at_any_moment(tmp_path: Path, many: Made) -> None:
             assert (lease.path / "which.py").read_text() == f"{number}\n"
             assert run_git("status", "--porcelain", cwd=lease.path) == ""
     assert not list((trees.root / ".trash").iterdir())
-    assert len(list((trees.root / ".owners").iterdir())) == 1
+    # A child of a killed process holds its owner's lock too until it has become git.
+    wait_for(lambda: trees.repair() == [] and len(list((trees.root / ".owners").iterdir())) == 1)
 
 
 def test_close_ends_all_leases(tmp_path: Path, many: Made) -> None:

@@ -20,7 +20,7 @@ ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class Made:
-    """A bare repository and its commits, oldest first. Meets Location."""
+    """A bare repository and its commits, oldest first. With the attributes of a RepositoryLocation."""
 
     local: Path
     commits: list[str]
@@ -69,7 +69,7 @@ class Tree:
 
 @dataclass(frozen=True)
 class At:
-    """Where a repository is. Meets Location."""
+    """Where a repository is. With the attributes of a RepositoryLocation."""
 
     local: Path | None = None
     url: str | None = None
