@@ -22,7 +22,7 @@ import pytest
 from rich.console import Console
 
 from codegrep.config import GuardRailsConfig, RailConfig
-from codegrep.engines.in_process import SharedModelEngine
+from codegrep.engines.weight_sync import SharedModelEngine
 from codegrep.engines.weight_sync import FollowingReplicas
 from codegrep.issues.issue import Issue
 from codegrep.judges.answers import Opinion
