@@ -23,7 +23,7 @@ from codegrep.engines.in_process import SharedModelEngine
 from rich.console import Console
 
 from codegrep.config import GuardRailsConfig, RailConfig
-from codegrep.engines.weight_sync import FollowingReplicas
+from codegrep.engines.weight_sync import FollowingReplicas, SharedModelEngine
 from codegrep.issues.issue import Issue
 from codegrep.judges.answers import Opinion
 from codegrep.judges.verdicts import Judged

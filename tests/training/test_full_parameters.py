@@ -15,6 +15,7 @@ from codegrep.compose import compose_overrides, load
 from codegrep.engines.engine import GenerationRequest, Sampling
 from codegrep.engines.models import load_model
 from codegrep.engines.transformers_engine import TransformersEngine
+from codegrep.engines.weight_sync import SharedModelEngine
 from codegrep.errors import ConfigError
 from codegrep.pipeline.policies.engines import backend_of
 from codegrep.rewards.load import load_advantage, load_reward
