@@ -42,18 +42,18 @@ COMMANDS: dict[str, Command] = {
 
 
 def named(word: str) -> Command | None:
-    """The command that the first word of the command line names; None where it is an override or an option of Hydra."""
+    """Return the command that a first word names; None where it is an override or an option of Hydra."""
     return COMMANDS.get(word)
 
 
 def mistyped(word: str) -> str:
-    """The nearest command to a bare word that is none, or ''."""
+    """Return the nearest command to a bare word that is none, or ''."""
     if not word.isidentifier():
         return ""
     return next(iter(difflib.get_close_matches(word, COMMANDS, n=1)), "")
 
 
 def run(command: Command, argv: list[str]) -> int:
-    """Import and call a command; its exit code."""
+    """Import and call a command; return its exit code."""
     module, _, function = command.function.partition(":")
     return int(getattr(importlib.import_module(module), function)(argv))

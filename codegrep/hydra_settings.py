@@ -23,8 +23,11 @@ _GROUPS = ("hydra/launcher", "hydra/sweeper")
 
 @dataclass(frozen=True)
 class PassedOn:
-    """What the processes of a sweep or search get of its command line beside ordinary overrides. options: --config-dir;
-    overrides: hydra.*.
+    """What the processes of a sweep or search get of its command line beside ordinary overrides.
+
+    Attributes:
+        options: --config-dir.
+        overrides: hydra.*.
     """
 
     options: tuple[str, ...] = ()
@@ -32,7 +35,7 @@ class PassedOn:
 
 
 def passed_on(hydra: DictConfig) -> PassedOn:
-    """Of the `hydra` node of a sweep or search as a whole."""
+    """Read it off the `hydra` node of a sweep or search as a whole."""
     folders = [s.path for s in hydra.runtime.config_sources if s.provider == "command-line" and s.schema == "file"]
     options = tuple(part for folder in folders for part in ("--config-dir", folder))
     return PassedOn(options, tuple(o for o in hydra.overrides.hydra if not _read_first(o) and _key(o) != "hydra.mode"))
@@ -66,19 +69,19 @@ def refuse_in_command(overrides: Sequence[str]) -> None:
 
 
 def choices_in_files(repository: IConfigRepository, choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Launcher and sweeper that the chosen files of a job (experiment, scale, …) set in their own defaults lists.
+    """Return launcher and sweeper that the files of a job (experiment, scale, …) set in their own defaults lists.
 
     The primary configuration's choice wins over a file's without a word, so that the composed job does not show it.
     """
-    found: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     for group, value in choices.items():
         if not isinstance(value, str) or group.startswith("hydra/"):
             continue
         loaded = repository.load_config(f"{group}/{value}")
         for default in (loaded.defaults_list if loaded else None) or ():
             if isinstance(default, GroupDefault) and (default.group or "").lstrip("/") in _GROUPS:
-                found[str(default.group).lstrip("/")] = default.value
-    return found
+                chosen[str(default.group).lstrip("/")] = default.value
+    return chosen
 
 
 def refuse_ignored_choices(sweep: Mapping[str, Any], job: Mapping[str, Any]) -> None:
@@ -100,10 +103,11 @@ def refuse_ignored_choices(sweep: Mapping[str, Any], job: Mapping[str, Any]) -> 
 
 
 def refuse_ignored_settings(sweep: DictConfig, job: DictConfig) -> None:
-    """The same for single settings.
+    """Compare single settings of a sweep with what a job's configuration claims.
 
     Args:
-        sweep: the `hydra` node that is in use. job: that of a job.
+        sweep: the `hydra` node that is in use.
+        job: that of a job.
 
     Raises:
         ConfigError: they differ in a setting of which only the sweep's own is read.
@@ -123,10 +127,10 @@ def _leaves(node: Any, prefix: str) -> dict[str, Any]:
     if not isinstance(node, DictConfig):
         return {prefix: node}
     plain: Any = OmegaConf.to_container(node, resolve=False)
-    found: dict[str, Any] = {}
+    leaves: dict[str, Any] = {}
     for key, value in plain.items():
-        found |= _leaves(OmegaConf.create(value) if isinstance(value, dict) else value, f"{prefix}.{key}")
-    return found
+        leaves |= _leaves(OmegaConf.create(value) if isinstance(value, dict) else value, f"{prefix}.{key}")
+    return leaves
 
 
 def _key(override: str) -> str:

@@ -1,0 +1,1 @@
+"""A run: its stages, their artifacts, the models in them."""

@@ -1,16 +1,13 @@
-"""Rollouts for GRPO: sampled in the training worker, with the tools in the run's sandbox actors, and kept as
-records.
-"""
+"""Rollouts for GRPO: sampled in the training worker, tools in the run's sandbox actors, kept as records."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 from codegrep.config import GRPOSettings
 from codegrep.engines import Sampling
@@ -25,7 +22,7 @@ from codegrep.rollout.store import RolloutWriter
 from codegrep.sandbox.actor import RemoteSandbox
 from codegrep.sandbox.measure import summary
 from codegrep.tracking.environment import machine_id
-from codegrep.tracking.run import TrackingHandle
+from codegrep.tracking.run import Tracker, TrackingHandle
 from codegrep.tracking.system import SystemMetrics
 from codegrep.training.callbacks import OnLog
 from codegrep.training.guard_rails import Alarm, OnAlarm
@@ -37,6 +34,11 @@ class OpenPolicyCollector:
     """Makes a PolicyCollector in the training worker; picklable.
 
     Attributes:
+        settings: of the agent.
+        engine: opened by the driver.
+        grpo: how is sampled.
+        sandbox: the run's actors.
+        seed: of the run.
         records: folder for the rollouts of all steps.
         tracking: where rank 0 logs what the tool calls of a step cost (`sandbox/*`); None logs nothing.
     """
@@ -50,6 +52,7 @@ class OpenPolicyCollector:
     tracking: TrackingHandle | None = None
 
     def __call__(self, policy: LivePolicy) -> PolicyCollector:
+        """Make it."""
         return PolicyCollector(policy, self)
 
 
@@ -76,7 +79,7 @@ class PolicyCollector:
         self._metrics: dict[str, float] = {}
 
     def collect(self, issues: Sequence[Issue], group_size: int, step: int) -> list[Rollout]:
-        """See training.loops.Collector."""
+        """Sample group_size rollouts of each issue from the policy as it is, and keep them."""
         asked = [issue for issue in issues for _ in range(group_size)]
         seeds = [
             _draw_seed(self._seed, step, issue.instance_id, place) for issue in issues for place in range(group_size)
@@ -102,46 +105,30 @@ class PolicyCollector:
         return rollouts
 
     def metrics(self) -> dict[str, float]:
-        """See training.loops.Collector."""
+        """Return the numbers of the last `collect`: the engine's weights, odd tokens."""
         return dict(self._metrics)
 
     def close(self) -> None:
-        """See training.loops.Collector."""
+        """Close engine and records."""
         self._loop.run_until_complete(self._engine.close())
         self._loop.close()
-
-
-class Counting(Protocol):
-    """A sandbox that counts: RemoteSandbox."""
-
-    async def stats(self) -> dict[str, float]:
-        """See Sandbox.stats."""
-        ...
-
-
-class Metrics(Protocol):
-    """Where metrics go: Tracker."""
-
-    def metrics(self, values: Mapping[str, float | None], step: int) -> None:
-        """See Tracker.metrics."""
-        ...
 
 
 class ToolMeasures:
     """Logs what the tool calls of each step cost, those of all training workers together, as `sandbox/*`."""
 
-    def __init__(self, sandbox: Counting, tracker: Metrics) -> None:
+    def __init__(self, sandbox: RemoteSandbox, tracker: Tracker) -> None:
         self._sandbox, self._tracker = sandbox, tracker
         self._before: dict[str, float] | None = None
         self._step = -1
 
     async def begin(self, step: int) -> None:
-        """Called before rollouts of a step; it may have several rounds of them, which count together."""
+        """Begin a round of rollouts; several rounds of a step count together."""
         if step != self._step:
             self._step, self._before = step, await self._counters()
 
     async def log(self, step: int) -> None:
-        """Called after each round: logs what the step has cost so far, and nothing where a sandbox actor is lost."""
+        """Log what the step has cost so far, and nothing where a sandbox actor is lost."""
         now = await self._counters()
         if now is not None and self._before is not None and (measured := summary(now, self._before)):
             self._tracker.metrics(measured, step=step)
@@ -155,14 +142,13 @@ class ToolMeasures:
 
 @dataclass(frozen=True)
 class OpenTrackedLog:
-    """Makes the log of a training worker; picklable. progress: file with the last step, for the driver's progress
-    bar.
-    """
+    """Makes the log of a training worker; picklable. progress: file with the last step, for the driver's bar."""
 
     handle: TrackingHandle
     progress: str
 
     def __call__(self) -> OnLog:
+        """Open the log."""
         tracker = self.handle.open()
         progress = Path(self.progress)
         used = time.process_time()
@@ -182,17 +168,18 @@ class OpenTrackedLog:
 
 @dataclass(frozen=True)
 class OpenTrackedAlarms:
-    """Where guard rails speak in a training worker; picklable. said: file with one line an alarm, for the driver."""
+    """Makes what guard rails call in a training worker; picklable. lines: file with a line an alarm, for the driver."""
 
     handle: TrackingHandle
-    said: str
+    lines: str
 
     def __call__(self) -> OnAlarm:
+        """Open the run's record."""
         tracker = self.handle.open()
-        said = Path(self.said)
+        lines = Path(self.lines)
 
         def on_alarm(alarm: Alarm) -> None:
-            with said.open("a", encoding="utf-8") as file:
+            with lines.open("a", encoding="utf-8") as file:
                 file.write(f"{alarm}\n")
             if alarm.action != "warn":
                 tracker.tags({f"guard.{alarm.rail}": f"{alarm.value:.4g} > {alarm.limit:.4g} at step {alarm.step}"})
@@ -201,6 +188,6 @@ class OpenTrackedAlarms:
 
 
 def _draw_seed(seed: int, step: int, instance_id: str, place: int) -> int:
-    """A seed of its own for every rollout, the same when a step is sampled again after a restart."""
+    """Give every rollout a seed of its own, the same when a step is sampled again after a restart."""
     digest = hashlib.sha256(f"{seed}/{step}/{instance_id}/{place}".encode()).digest()
     return int.from_bytes(digest[:4], "big")

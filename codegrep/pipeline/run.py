@@ -27,7 +27,7 @@ from codegrep.pipeline.run_identity import run_name
 from codegrep.pipeline.sandboxes import Sandboxes
 from codegrep.pipeline.stages import STAGES
 from codegrep.runtime.artifacts import Artifact, ArtifactStore, Places, write_json
-from codegrep.runtime.process_lock import alone
+from codegrep.runtime.process_lock import hold
 from codegrep.runtime.progress import Progress
 from codegrep.runtime.ray_connection import check_variables, connected
 from codegrep.runtime.remote_storage import Storage
@@ -132,7 +132,7 @@ def run_experiment(config: Config, experiment: str = "") -> None:
         check_model(config.model.path)
         backend_of(config.engine).check(config)
     run_folder = places.runs / run_name(config)
-    with alone(run_folder, "run", "Wait for it, or change seed or name."), stoppable():
+    with hold(run_folder, "run", "Wait for it, or change seed or name."), stoppable():
         try:
             with _recorded(config, experiment, places, run_folder) as tracker, ExitStack() as cluster:
                 storage = config.cluster.storage
@@ -185,7 +185,7 @@ def _run_stages(run: Run, cluster: ExitStack) -> None:
 
 @contextmanager
 def _recorded(config: Config, experiment: str, places: Places, run_folder: Path) -> Iterator[Tracker]:
-    """The MLflow run, created or continued; it ends with the status of how the block ended."""
+    """Create or continue the MLflow run; it ends with the status of how the block ended."""
     uri, location = resolve(config.tracking, places.outputs)
     environment = snapshot()
     tags = {
@@ -234,7 +234,7 @@ def _recorded(config: Config, experiment: str, places: Places, run_folder: Path)
 
 @contextmanager
 def stoppable() -> Iterator[None]:
-    """SIGTERM and SIGHUP are taken like Ctrl-C: a cancelled job and a closed terminal also shut down in order."""
+    """Take SIGTERM and SIGHUP like Ctrl-C: a cancelled job and a closed terminal also shut down in order."""
 
     def stop(_number: int, _frame: Any) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""Which run a configuration is, and whether that run has been completed: what a sweep asks before it starts a job."""
+"""Which run a configuration is, and whether that run is complete, as a sweep asks before it starts a job."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from codegrep.config import Config
 from codegrep.rewards.governance import JUDGE_FAILED
-from codegrep.runtime.artifacts import FORMAT, Artifact, fingerprint, from_outputs, write_json
+from codegrep.runtime.artifacts import FORMAT, Artifact, Places, fingerprint, from_outputs, write_json
 
 # What does not change a result is no part of a run's identity: the same command with other stages continues the run.
 NOT_IDENTITY = ("outputs", "stages", "cluster", "sandbox", "tracking", "sweep")
@@ -17,7 +17,7 @@ _FILE = "completed.json"
 
 
 def run_name(config: Config) -> str:
-    """Name of the run's folder: label, seed, and eight hex digits of everything that decides its results."""
+    """Name the run's folder: label, seed, and eight hex digits of everything that decides its results."""
     decides = {key: value for key, value in asdict(config).items() if key not in NOT_IDENTITY}
     decides["data"] = from_outputs(decides["data"], config.outputs)
     # An experiment without labels, or without a judge of answers, is the same whatever they would be.
@@ -42,12 +42,12 @@ def clear(run_folder: Path) -> None:
 
 
 def is_completed(config: Config) -> bool:
-    """Every configured stage of this run has been completed, and its artifact is still there."""
-    outputs = config.outputs_path
+    """Return whether every configured stage of this run is complete and its artifact is still there."""
+    places = Places(config.outputs_path)
     try:
-        noted = json.loads((outputs / "runs" / run_name(config) / _FILE).read_text(encoding="utf-8"))["artifacts"]
+        noted = json.loads((places.runs / run_name(config) / _FILE).read_text(encoding="utf-8"))["artifacts"]
     except (OSError, ValueError, KeyError):
         return False
     if not set(config.stages) <= noted.keys():
         return False
-    return all((outputs / "artifacts" / noted[stage] / "artifact.json").is_file() for stage in config.stages)
+    return all((places.artifacts / noted[stage] / "artifact.json").is_file() for stage in config.stages)

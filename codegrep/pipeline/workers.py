@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from codegrep.config import AgentConfig, TeacherConfig, ToolsConfig
 from codegrep.engines import Sampling
@@ -22,8 +22,6 @@ from codegrep.rollout.teacher import Teacher, first_row, gold_met
 if TYPE_CHECKING:
     from codegrep.pipeline.policies.engines import EngineHandle
 
-T = TypeVar("T")
-
 
 @dataclass(frozen=True)
 class AgentSettings:
@@ -32,16 +30,6 @@ class AgentSettings:
     agent: AgentConfig
     tools: ToolsConfig
     context: int
-
-
-class _Loop:
-    """One event loop for the life of an actor: engines and remote sandboxes are bound to the loop they first ran in."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return self._loop.run_until_complete(work)
 
 
 class TeacherWorker:
@@ -55,12 +43,12 @@ class TeacherWorker:
             None, sandbox, self._chat, settings.agent, settings.tools, context=settings.context
         )
         self._settings, self._teacher = settings, teacher
-        self._loop = _Loop()
+        self._loop = asyncio.new_event_loop()  # engines and remote sandboxes are bound to the loop they first ran in
 
     def answer(self, issues: Sequence[Issue]) -> list[dict[str, Any]]:
-        """Rows in the order of the issues."""
+        """Return rows in the order of the issues."""
 
-        async def all_of_them() -> list[dict[str, Any]]:
+        async def answer_all() -> list[dict[str, Any]]:
             slots = asyncio.Semaphore(self._settings.agent.parallel_rollouts)
 
             async def one(issue: Issue) -> dict[str, Any]:
@@ -69,7 +57,7 @@ class TeacherWorker:
 
             return await asyncio.gather(*(one(issue) for issue in issues))
 
-        return self._loop.run(all_of_them())
+        return self._loop.run_until_complete(answer_all())
 
     async def _one(self, issue: Issue) -> dict[str, Any]:
         teacher = Teacher(self._teacher, self._settings.tools.max_calls, self._settings.agent.prompt)
@@ -105,13 +93,13 @@ class AgentWorker:
         )
         self._sampling = Sampling(max_tokens=settings.agent.max_turn_tokens, temperature=temperature)
         self._seed, self._label = seed, label
-        self._loop = _Loop()
+        self._loop = asyncio.new_event_loop()  # engines and remote sandboxes are bound to the loop they first ran in
 
     def answer(self, issues: Sequence[Issue]) -> list[dict[str, Any]]:
-        """Rows in the order of the issues."""
+        """Return rows in the order of the issues."""
         seeds = [self._seed] * len(issues)
         work = self._rollouts.run_many(issues, self._sampling, seeds=seeds, label=self._label)
-        return [{"rollout": to_row(rollout)} for rollout in self._loop.run(work)]
+        return [{"rollout": to_row(rollout)} for rollout in self._loop.run_until_complete(work)]
 
 
 class BM25Worker:
@@ -135,7 +123,7 @@ class BM25Worker:
         self._retrievers = [BM25(top_k=2, include_tests=tests, indexer=indexer) for tests in (True, False)]
 
     def answer(self, issues: Sequence[Issue]) -> list[dict[str, Any]]:
-        """Rows; an issue whose tree cannot be had has an error in place of files."""
+        """Return rows; an issue whose tree cannot be had has an error in place of files."""
         rows = []
         for issue in issues:
             try:

@@ -1,0 +1,1 @@
+"""Ray connection, resources, artifacts, progress: what runs stand on."""

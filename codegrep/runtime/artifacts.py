@@ -10,14 +10,16 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, is_dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
+
+from codegrep.runtime.remote_storage import Storage
 
 # Raised when a stage's output changes its form or meaning, so that old artifacts are not taken for new ones.
 FORMAT = 2
 
 
 def fingerprint(inputs: Any) -> str:
-    """SHA-256 of canonical JSON, 64 hex digits. Dataclasses and paths are allowed anywhere in it."""
+    """Return the SHA-256 of canonical JSON, 64 hex digits. Dataclasses and paths are allowed anywhere in it."""
     return hashlib.sha256(json.dumps(inputs, sort_keys=True, default=_plain).encode()).hexdigest()
 
 
@@ -30,7 +32,7 @@ def _plain(value: Any) -> Any:
 
 
 def from_outputs(value: Any, outputs: str) -> Any:
-    """The value with paths under the outputs folder named from there: where outputs lie changes no result."""
+    """Name paths under the outputs folder from there: where outputs lie changes no result."""
     if isinstance(value, dict):
         return {key: from_outputs(inner, outputs) for key, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -71,18 +73,6 @@ class Places:
         return self.outputs / "sweeps"
 
 
-class Mirror(Protocol):
-    """A second place for finished artifacts (codegrep.runtime.remote_storage)."""
-
-    def push(self, folder: Path) -> None:
-        """Copy a finished artifact's folder there."""
-        ...
-
-    def pull(self, folder: Path) -> bool:
-        """Fetch a finished artifact into its folder; False when there is none."""
-        ...
-
-
 @dataclass(frozen=True)
 class Artifact:
     """One stage's output. It is complete once `artifact.json` is in its folder; that file is written last."""
@@ -91,7 +81,7 @@ class Artifact:
     fingerprint: str
     folder: Path
     inputs: Mapping[str, Any]
-    mirror: Mirror | None = None
+    mirror: Storage | None = None
 
     @property
     def complete(self) -> bool:
@@ -139,12 +129,12 @@ def write_json(path: Path, value: Any) -> Path:
 class ArtifactStore:
     """Artifacts of all runs under one outputs folder; equal inputs share one artifact."""
 
-    def __init__(self, root: Path, mirror: Mirror | None = None) -> None:
+    def __init__(self, root: Path, mirror: Storage | None = None) -> None:
         self.root = root
         self._mirror = mirror
 
     def open(self, stage: str, inputs: Mapping[str, Any]) -> Artifact:
-        """The artifact for these inputs; its folder exists afterwards and may hold an interrupted attempt."""
+        """Return the artifact for these inputs; its folder exists afterwards and may hold an interrupted attempt."""
         full = {"stage": stage, "format": FORMAT, "inputs": dict(inputs)}
         digest = fingerprint(full)
         folder = self.root / f"{stage}-{digest[:12]}"
@@ -156,7 +146,7 @@ class ArtifactStore:
 
 
 def file_content(path: Path) -> str:
-    """SHA-256 of a file; read once a process while its size and time stay."""
+    """Return the SHA-256 of a file; read once a process while its size and time stay."""
     about = path.stat()
     return _content(str(path), about.st_size, about.st_mtime_ns)
 

@@ -1,4 +1,4 @@
-"""One process at a time for what writes into one folder: a run, a sweep, a search."""
+"""A lock on a folder, so that one process at a time writes into it: a run, a sweep, a search."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from codegrep.errors import CodegrepError
 
 
 @contextmanager
-def alone(folder: Path, what: str, fix: str = "Wait for it.") -> Iterator[None]:
-    """Holds the folder, which is made when it is missing. The kernel lets go when the process ends, however it ends.
+def hold(folder: Path, what: str, fix: str = "Wait for it.") -> Iterator[None]:
+    """Lock a folder, which is made when it is missing. The kernel unlocks it when the process ends, however it ends.
 
     Args:
-        what: "run", "sweep", for the message.
+        folder: what is locked.
+        what: "run", "sweep" or "search", for the message.
+        fix: what the person can do, for the message.
 
     Raises:
         CodegrepError: another process holds it.
@@ -25,5 +27,5 @@ def alone(folder: Path, what: str, fix: str = "Wait for it.") -> Iterator[None]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise CodegrepError(f"this very {what} is going on in another process ({folder.name})", fix) from None
+            raise CodegrepError(f"this {what} is running in another process ({folder.name})", fix) from None
         yield

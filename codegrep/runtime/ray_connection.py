@@ -22,7 +22,7 @@ WORKER_ENVIRONMENT = {
     "TRL_EXPERIMENTAL_SILENCE": "1",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "DO_NOT_TRACK": "true",
-    "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads starve the engine beside them (PLATFORM: 2 against 50 tokens/s)
+    "OMP_WAIT_POLICY": "PASSIVE",  # spinning threads starve the engine beside them (2 against 50 tokens/s)
 }
 
 
@@ -32,9 +32,10 @@ _STARTS = 3
 
 @contextmanager
 def connected(cluster: ClusterConfig, log: Path) -> Iterator[None]:
-    """Ray for the length of a block. Signals stay with the handlers that the caller has set.
+    """Connect to Ray for the length of a block. Signals stay with the handlers that the caller has set.
 
     Args:
+        cluster: of the configuration.
         log: file for what Ray's native code would write to the terminal.
 
     Raises:
@@ -64,7 +65,7 @@ def connected(cluster: ClusterConfig, log: Path) -> Iterator[None]:
 
 @contextmanager
 def _own_signals() -> Iterator[None]:
-    """ray.init takes SIGTERM for itself, twice: for Python and, with a stack trace, for its native code."""
+    """Restore the handler of SIGTERM, which ray.init takes: for Python and, with a stack trace, for its native code."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -76,8 +77,15 @@ def _own_signals() -> Iterator[None]:
             signal.signal(signal.SIGTERM, before)
 
 
+def address() -> str:
+    """Return where other drivers find the cluster of this process."""
+    import ray
+
+    return str(ray.get_runtime_context().gcs_address)
+
+
 def _start_patiently(cluster: ClusterConfig) -> None:
-    """A machine that is busy may need more than the half minute that Ray gives its own processes."""
+    """Start Ray; a busy machine may need more than the half minute that Ray gives its own processes."""
     for _ in range(_STARTS - 1):
         try:
             return _start(cluster)
@@ -115,7 +123,7 @@ def _start(cluster: ClusterConfig) -> None:
 
 
 def check_variables() -> None:
-    """A submitted job names the secrets that the cluster's own environment has to hold.
+    """Check that the cluster's own environment holds the secrets that a submitted job names.
 
     Raises:
         ConfigError: one is not set.
@@ -126,7 +134,7 @@ def check_variables() -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Ray itself goes on trying an address where nothing listens for a quarter of an hour."""
+    """Fail at once where nothing listens: Ray itself goes on trying for a quarter of an hour."""
     plain = re.fullmatch(r"\[?([^\[\]/]+)\]?:(\d+)", address)
     if plain:
         with socket.create_connection((plain[1], int(plain[2])), timeout=_SECONDS_TO_ANSWER):

@@ -78,7 +78,7 @@ class Storage:
         return True
 
     def checkpoints(self, artifact: str) -> tuple[str, pyarrow.fs.FileSystem]:
-        """Where the checkpoints of a training go: path and file system, as Ray Train takes them."""
+        """Return where the checkpoints of a training go: path and file system, as Ray Train takes them."""
         from pyarrow.fs import FSSpecHandler, PyFileSystem
 
         filesystem, root = self._open()
@@ -98,7 +98,7 @@ class Storage:
         return filesystem, root.rstrip("/")
 
     def _trouble(self, done: str, error: Exception) -> InfrastructureError:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        first = (str(error).strip().partition("\n")[0] or type(error).__name__)[:200]
         return InfrastructureError(f"the storage {self.url} cannot be {done}: {first}", "The same command tries again")
 
 

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from codegrep.compose import compose_overrides, load
-from codegrep.config import Config, SubmitConfig
+from codegrep.config import Config
 from codegrep.errors import ConfigError
 from codegrep.hydra_settings import refuse_unread
-from codegrep.overrides import command
-from codegrep.submit.job import Target, check_id, make_job
+from codegrep.overrides import typed_command
+from codegrep.submit.job import Target, check_id, make_job, submit_settings
 
 _EPILOG = """\
 The arguments are those of a run; cluster= names where it goes:
@@ -28,7 +28,7 @@ the log is followed leaves the job running; the same job is followed again with 
 
 
 def main(argv: list[str]) -> int:
-    """See _EPILOG."""
+    """Submit, follow, look at or end a job; _EPILOG explains the arguments."""
     parser = argparse.ArgumentParser(
         prog="python -m codegrep submit",
         description="Run an experiment, or a sweep, as a job on a cluster.",
@@ -66,31 +66,23 @@ def main(argv: list[str]) -> int:
 
 
 def target_of(config: Config) -> Target:
-    """The target that the cluster's configuration names.
+    """Return the target that the cluster's configuration names.
 
     Raises:
         ConfigError: there is none, or it cannot be imported.
     """
-    settings = config.cluster.submit
-    if settings is None:
-        raise ConfigError(
-            f"cluster={config.cluster.name} is no place to submit to", "Use cluster=ray_job, kuberay or slurm"
-        )
-    return _named(settings)
-
-
-def _named(settings: SubmitConfig) -> Target:
+    settings = submit_settings(config)
     module, _, name = settings.kind.rpartition(".")
     try:
         kind: Any = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(f"cluster.submit.kind={settings.kind} cannot be used: {error}", "Name a class") from None
-    made: Target = kind(settings)
-    return made
+    target: Target = kind(settings)
+    return target
 
 
 def _config(overrides: Sequence[str], multirun: bool) -> Config:
-    """The configuration of the run; of a sweep, that of its first job, since all go to one cluster."""
+    """Compose the configuration of the run; of a sweep, that of its first job, since all go to one cluster."""
     if not multirun:
         refuse_unread(overrides, "Add -m; a search is set by sweep.*")
     return load(compose_overrides(overrides, first_of_many=multirun))
@@ -102,8 +94,8 @@ def _follow(target: Target, job_id: str, overrides: Sequence[str]) -> int:
         return target.follow(job_id)
     except KeyboardInterrupt:
         print(
-            f"\ncodegrep: {job_id} goes on. Follow it: {command(['submit', '--follow', job_id, *where])}\n"
-            f"codegrep: end it: {command(['submit', '--stop', job_id, *where])}",
+            f"\ncodegrep: {job_id} goes on. Follow it: {typed_command(['submit', '--follow', job_id, *where])}\n"
+            f"codegrep: end it: {typed_command(['submit', '--stop', job_id, *where])}",
             file=sys.stderr,
         )
         return 130

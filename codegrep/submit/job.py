@@ -48,37 +48,46 @@ class Target(Protocol):
     def __init__(self, settings: SubmitConfig) -> None: ...
 
     def render(self, job: ClusterJob) -> str:
-        """What would be submitted, to be read and to be kept."""
+        """Return what would be submitted, to be read and to be kept."""
         ...
 
     def submit(self, job: ClusterJob) -> None:
-        """Hand the job over; returns when the cluster has it."""
+        """Hand the job over; return when the cluster has it."""
         ...
 
     def follow(self, job_id: str) -> int:
-        """Print the job's log until it ends; its exit code. A job that cannot be asked about has no exit code 0."""
+        """Print the job's log until it ends; return its exit code, never 0 for a job that cannot be asked about."""
         ...
 
     def status(self, job_id: str) -> str:
-        """One line."""
+        """Return the job's state in one line."""
         ...
 
     def stop(self, job_id: str) -> str:
-        """Ask the cluster to end the job; one line on what came of it."""
+        """Ask the cluster to end the job; return one line on what came of it."""
         ...
 
 
+def submit_settings(config: Config) -> SubmitConfig:
+    """Return how a run gets to its cluster.
+
+    Raises:
+        ConfigError: it does not.
+    """
+    if config.cluster.submit is None:
+        raise ConfigError(
+            f"cluster={config.cluster.name} is no place to submit to", "Use cluster=ray_job, kuberay or slurm"
+        )
+    return config.cluster.submit
+
+
 def make_job(config: Config, overrides: Sequence[str], multirun: bool = False) -> ClusterJob:
-    """The job of a checked configuration.
+    """Make the job of a checked configuration.
 
     Raises:
         ConfigError: it cannot run there as it is.
     """
-    settings = config.cluster.submit
-    if settings is None:
-        raise ConfigError(
-            f"cluster={config.cluster.name} is no place to submit to", "Use cluster=ray_job, kuberay or slurm"
-        )
+    settings = submit_settings(config)
     if not PurePosixPath(config.outputs).is_absolute() or "://" in config.outputs:
         raise ConfigError(
             f"outputs={config.outputs} means nothing on the cluster",
@@ -107,13 +116,13 @@ def check_variables(settings: SubmitConfig) -> None:
 
 
 def job_id(name: str) -> str:
-    """A name that no other submission has, allowed by Kubernetes: lower case, digits and '-', a letter first."""
+    """Make a name that no other submission has, allowed by Kubernetes: lower case, digits and '-', a letter first."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[: _NAME_CHARS - 18].strip("-")
     return f"codegrep-{plain or 'run'}-{random_names.token_hex(4)}"
 
 
 def check_id(text: str) -> str:
-    """An id as the cluster knows it.
+    """Return an id as the cluster knows it.
 
     Raises:
         ConfigError: it cannot be one.

@@ -6,7 +6,6 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -29,18 +28,18 @@ _NO_AGENT = "No available agent"  # Ray's words for a head node whose agent does
 
 
 class JobsAPI:
-    """See submit.job.Target."""
+    """A Target."""
 
     def __init__(self, settings: SubmitConfig) -> None:
         self._settings = settings
         self._address = settings.address
 
     def render(self, job: ClusterJob) -> str:
-        """The request as YAML, with the size of what is sent along."""
+        """Return the request as YAML, with the size of what is sent along."""
         return yaml.safe_dump(self._request(job, self._sent()), sort_keys=False, width=100)
 
     def submit(self, job: ClusterJob) -> None:
-        """See Target.
+        """Send the checkout and the request.
 
         Raises:
             ConfigError: too much would be sent, or token authentication is switched off.
@@ -66,7 +65,7 @@ class JobsAPI:
                 time.sleep(_AGAIN_SECONDS)
 
     def follow(self, job_id: str) -> int:
-        """See Target. Goes on over broken connections; Ctrl-C leaves the job running."""
+        """Print the job's log until it ends, over broken connections too; return its exit code."""
         client = self._client()
         printed, asked = 0, time.monotonic()
         while True:
@@ -87,7 +86,7 @@ class JobsAPI:
             time.sleep(_AGAIN_SECONDS)
 
     def status(self, job_id: str) -> str:
-        """See Target."""
+        """Return the job's state in one line."""
         try:
             info = self._client().get_job_info(job_id)
         except Exception as error:
@@ -96,7 +95,7 @@ class JobsAPI:
         return f"{info.status.value}{code}{f': {_first(info.message)}' if info.message else ''}"
 
     def stop(self, job_id: str) -> str:
-        """See Target."""
+        """Stop the job and wait for two minutes at most."""
         client = self._client()
         try:
             client.stop_job(job_id)
@@ -144,16 +143,15 @@ class JobsAPI:
             raise self._trouble("cannot be used", error) from error
 
     def _trouble(self, what: str, error: Exception) -> InfrastructureError:
-        said = _first(error)
         fix = "Check cluster.submit.address, and that the dashboard runs there"
         if "uthenticat" in str(error):
             fix = "Put the cluster's token into RAY_AUTH_TOKEN, or its file into RAY_AUTH_TOKEN_PATH"
         elif _NO_AGENT in str(error):
             fix = "Another Ray there may hold the port of its agent: ray start … --dashboard-agent-listen-port=0"
-        return InfrastructureError(f"the cluster at {self._address} {what}: {said}", fix)
+        return InfrastructureError(f"the cluster at {self._address} {what}: {_first(error)}", fix)
 
     async def _tail(self, client: Any, job_id: str, printed: int) -> int:
-        """Print what is new of the log; characters printed so far. A new connection sends it from its beginning."""
+        """Print what is new of the log, which each connection sends whole; return the characters printed."""
         seen = 0
         async for text in client.tail_job_logs(job_id):
             new = text[max(0, printed - seen) :]
@@ -177,7 +175,7 @@ class JobsAPI:
 
 
 def exit_code(status: str, driver: int | None) -> int:
-    """That of the job: its own where it is known and not 0; a job that did not succeed never gives 0."""
+    """Return the job's exit code where it is known; a job that did not succeed never gives 0."""
     if status == "SUCCEEDED":
         return 0
     if driver:
@@ -186,7 +184,7 @@ def exit_code(status: str, driver: int | None) -> int:
 
 
 def use_token() -> None:
-    """Token authentication, as Ray's own commands use it when there is a token; never without where it is wanted.
+    """Switch on token authentication, as Ray's own commands do where there is a token.
 
     Raises:
         ConfigError: it was switched off in the environment.
@@ -202,11 +200,10 @@ def use_token() -> None:
     ray._raylet.Config.initialize("")  # type: ignore[attr-defined]  # Ray reads the variable once, when it is imported
 
 
-def say(text: str, out: Callable[[str], object] | None = None) -> None:
-    """One line to standard error, so that standard output is the job's log alone."""
-    (out or sys.stderr.write)(f"codegrep: {text}\n")
+def say(text: str) -> None:
+    """Write one line to standard error, so that standard output is the job's log alone."""
+    print(f"codegrep: {text}", file=sys.stderr)
 
 
 def _first(error: object) -> str:
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    return (lines or [type(error).__name__])[0][:300]
+    return (str(error).strip().partition("\n")[0] or type(error).__name__)[:300]

@@ -17,28 +17,25 @@ from codegrep.runtime.resources import Bundle, Node, Request, place
 from codegrep.submit import programs
 from codegrep.submit.job import ClusterJob
 from codegrep.submit.jobs_api import UNKNOWN, exit_code, say
-from codegrep.submit.manifest import check_manifest
 
 PATIENCE_SECONDS = 600.0
 _AGAIN_SECONDS = 5.0
 
 
 class KubeRay:
-    """See submit.job.Target. options: conf/cluster/kuberay.yaml."""
+    """A Target. conf/cluster/kuberay.yaml explains the options."""
 
     def __init__(self, settings: SubmitConfig) -> None:
         self._settings = settings
         self._options = settings.options
-        self._namespace = str(self._options.get("namespace", "default"))
+        self._namespace = str(self._options["namespace"])
 
     def render(self, job: ClusterJob) -> str:
-        """The manifest, checked."""
-        manifest = self.manifest(job)
-        check_manifest(manifest)
-        return yaml.safe_dump(manifest, sort_keys=False, width=100)
+        """Return the manifest as YAML."""
+        return yaml.safe_dump(self.manifest(job), sort_keys=False, width=100)
 
     def manifest(self, job: ClusterJob) -> dict[str, Any]:
-        """The RayJob.
+        """Return the RayJob.
 
         Workers come in two groups: pods with GPUs hold trainers and engines, pods without them hold sandboxes and
         searches. The head runs the driver alone. All mount the shared storage at the same path.
@@ -51,7 +48,6 @@ class KubeRay:
             {"condition": {"jobDeploymentStatus": "Failed", "ttlSeconds": int(options["keep_failed_seconds"])}}
             | {"policy": "DeleteCluster"},
         ]
-        groups = self._groups(job)
         return {
             "apiVersion": "ray.io/v1",
             "kind": "RayJob",
@@ -75,17 +71,17 @@ class KubeRay:
                         "rayStartParams": {"num-cpus": "0"},
                         "template": self._pod("ray-head", options["head"]),
                     },
-                    "workerGroupSpecs": groups,
+                    "workerGroupSpecs": self._groups(job),
                 },
             },
         }
 
     def submit(self, job: ClusterJob) -> None:
-        """See Target. `kubectl create`, which refuses a name that is taken."""
-        programs.run([*self._kubectl(), "create", "-f", "-"], stdin=self.render(job))
+        """Create the RayJob. kubectl refuses a name that is taken and fields that the operator does not know."""
+        programs.run([*self._kubectl(), "create", "--validate=strict", "-f", "-"], stdin=self.render(job))
 
     def follow(self, job_id: str) -> int:
-        """See Target."""
+        """Print the job's log until it ends; return its exit code."""
         asked = time.monotonic()
         shown = False
         while True:
@@ -110,11 +106,11 @@ class KubeRay:
             time.sleep(_AGAIN_SECONDS)
 
     def status(self, job_id: str) -> str:
-        """See Target."""
+        """Return the job's state in one line."""
         return _words(self._status(job_id))
 
     def stop(self, job_id: str) -> str:
-        """See Target. Deletes the RayJob with its cluster; what it wrote to the shared storage stays."""
+        """Delete the RayJob with its cluster; what it wrote to the shared storage stays."""
         programs.run([*self._kubectl(), "delete", "rayjob", job_id, "--wait=false"])
         return "deleted with its cluster"
 
@@ -130,31 +126,30 @@ class KubeRay:
             raise InfrastructureError("kubectl answered with something that is no JSON") from None
 
     def _groups(self, job: ClusterJob) -> list[dict[str, Any]]:
-        made = []
+        groups = []
         bundles = job.request.bundles
-        for name, wanted in (("gpu", [b for b in bundles if b.gpus]), ("cpu", [b for b in bundles if not b.gpus])):
+        for name, asked in (("gpu", [b for b in bundles if b.gpus]), ("cpu", [b for b in bundles if not b.gpus])):
             pod = self._options[f"{name}_pod"]
-            pods = max(pods_for(wanted, pod), int(pod.get("at_least", 0)))
+            pods = pods_for(asked, pod)
             if not pods:
                 continue
-            start = {"num-gpus": str(int(pod["gpus"]))} if pod.get("gpus") else {"num-gpus": "0"}
-            made.append(
+            groups.append(
                 {
                     "groupName": name,
                     "replicas": pods,
                     "minReplicas": pods,
                     "maxReplicas": pods,
-                    "rayStartParams": {"num-cpus": str(int(pod["cpus"])), **start},
+                    "rayStartParams": {"num-cpus": str(int(pod["cpus"])), "num-gpus": str(int(pod.get("gpus", 0)))},
                     "template": self._pod("ray-worker", pod),
                 }
             )
-        return made
+        return groups
 
     def _pod(self, container: str, pod: Mapping[str, Any]) -> dict[str, Any]:
         options = self._options
         resources: dict[str, Any] = {"cpu": str(pod["cpus"]), "memory": str(pod["memory"])}
         if pod.get("gpus"):
-            resources[str(options.get("gpu_resource", "nvidia.com/gpu"))] = str(int(pod["gpus"]))
+            resources[str(options["gpu_resource"])] = str(int(pod["gpus"]))
         mounts = [
             {"name": "storage", "mountPath": str(options["storage"]["path"])},
             {"name": "shm", "mountPath": "/dev/shm"},  # Ray's object store
@@ -213,7 +208,7 @@ def pods_for(bundles: Sequence[Bundle], pod: Mapping[str, Any]) -> int:
 
 
 def outcome(status: Mapping[str, Any]) -> tuple[bool, int]:
-    """Whether a RayJob has ended, and its exit code: the driver's where KubeRay's message tells it."""
+    """Return whether a RayJob has ended, and its exit code: the driver's where KubeRay's message tells it."""
     job, deployment = str(status.get("jobStatus", "")), str(status.get("jobDeploymentStatus", ""))
     if deployment in ("Failed", "ValidationFailed") and job != "SUCCEEDED":
         return True, _driver_code(status, job or "FAILED")
@@ -228,7 +223,7 @@ def _driver_code(status: Mapping[str, Any], job: str) -> int:
 
 
 def _rules(status: str, seconds: Any) -> list[dict[str, Any]]:
-    """Workers, which cost most, go at once; the head stays for its logs; the record goes last."""
+    """Delete workers, which cost most, at once; the head later, for its logs; the record last."""
     after = int(seconds)
     steps = (("DeleteWorkers", 0), ("DeleteCluster", after), ("DeleteSelf", after + 7 * 24 * 3600))
     return [{"condition": {"jobStatus": status, "ttlSeconds": ttl}, "policy": policy} for policy, ttl in steps]

@@ -9,7 +9,7 @@ from codegrep.errors import InfrastructureError
 
 
 def run(command: Sequence[str], stdin: str = "", timeout: float = 120.0) -> str:
-    """Standard output of a command that ends by itself.
+    """Return the standard output of a command that ends by itself.
 
     Raises:
         InfrastructureError: it is not installed, fails, or takes longer than `timeout` seconds.
@@ -24,13 +24,13 @@ def run(command: Sequence[str], stdin: str = "", timeout: float = 120.0) -> str:
     except subprocess.TimeoutExpired:
         raise InfrastructureError(f"{name} {command[1]} took longer than {timeout:.0f} s") from None
     if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise InfrastructureError(f"{name} {command[1]} failed: {lines[-1][:300]}")
+        last = done.stderr.strip().split("\n")[-1] or f"exit code {done.returncode}"
+        raise InfrastructureError(f"{name} {command[1]} failed: {last[:300]}")
     return done.stdout
 
 
 def follow(command: Sequence[str]) -> None:
-    """A command that prints to this terminal until it ends; its exit code says nothing about the job."""
+    """Run a command that prints to this terminal until it ends; its exit code says nothing about the job."""
     try:
         subprocess.run(command, check=False)
     except FileNotFoundError:

@@ -32,14 +32,14 @@ _PLAIN = re.compile(r"[A-Za-z0-9_.,:+/@%-]+")
 
 
 class Slurm:
-    """See submit.job.Target. options: conf/cluster/slurm.yaml; the script is ray_jobs/slurm.sh."""
+    """A Target. conf/cluster/slurm.yaml explains the options; the script is ray_jobs/slurm.sh."""
 
     def __init__(self, settings: SubmitConfig) -> None:
         self._settings = settings
         self._options = settings.options
 
     def render(self, job: ClusterJob) -> str:
-        """The batch script."""
+        """Return the batch script."""
         options = self._options
         node = options["node"]
         nodes = max(1, pods_for(job.request.bundles, node))
@@ -75,12 +75,12 @@ class Slurm:
         )
 
     def submit(self, job: ClusterJob) -> None:
-        """See Target."""
+        """Hand the script to sbatch."""
         names = ["HOME", "PATH", "USER", *sorted(self._settings.secrets)]
         programs.run(["sbatch", "--parsable", f"--export={','.join(names)}"], stdin=self.render(job))
 
     def follow(self, job_id: str) -> int:
-        """See Target."""
+        """Print the job's log until it ends; return its exit code."""
         log = Path(str(self._options["logs"])) / f"{job_id}.log"
         printed, asked = 0, time.monotonic()
         while True:
@@ -101,12 +101,12 @@ class Slurm:
             time.sleep(_AGAIN_SECONDS)
 
     def status(self, job_id: str) -> str:
-        """See Target."""
+        """Return the job's state in one line."""
         state, code = self._state(job_id)
         return state + (f", exit code {code}" if state in _ENDED else "")
 
     def stop(self, job_id: str) -> str:
-        """See Target. The script gets SIGINT first, so that the run ends in order."""
+        """Send SIGINT to the script, so that the run ends in order."""
         programs.run(["scancel", "--signal=INT", "--full", "--name", job_id])
         return "told to stop"
 
@@ -117,7 +117,7 @@ class Slurm:
 
 
 def parse_state(text: str) -> tuple[str, int]:
-    """State and exit code from sacct's last line, "STATE|CODE:SIGNAL"; nothing yet is ("PENDING", 0)."""
+    """Read state and exit code from sacct's last line, "STATE|CODE:SIGNAL"; nothing yet is ("PENDING", 0)."""
     lines = [line for line in text.strip().splitlines() if line]
     if not lines:
         return "PENDING", 0
@@ -131,7 +131,7 @@ def parse_state(text: str) -> tuple[str, int]:
 
 
 def _filled(**values: str) -> str:
-    """The script with its placeholders, @{name}, replaced: a shell script is full of dollars."""
+    """Replace the placeholders of the script, @{name}: a shell script is full of dollars."""
     package = Path(codegrep.__file__).parent
     folder = package / "ray_jobs" if (package / "ray_jobs").is_dir() else package.parent / "ray_jobs"
     script = (folder / "slurm.sh").read_text(encoding="utf-8")

@@ -28,7 +28,7 @@ class Upload:
 
     @property
     def bytes(self) -> int:
-        """Of all files together."""
+        """Size of all files together."""
         return sum(size for _, size in self.files)
 
     def check(self, max_mib: float) -> None:
@@ -48,7 +48,7 @@ class Upload:
 
     @contextmanager
     def copied(self) -> Iterator[Path]:
-        """A folder with exactly these files; gone afterwards."""
+        """Yield a folder with exactly these files; it is removed afterwards."""
         with TemporaryDirectory(prefix="codegrep-upload-") as folder:
             for name, _ in self.files:
                 target = Path(folder, name)
@@ -58,7 +58,7 @@ class Upload:
 
 
 def upload_of(root: Path, excludes: Sequence[str] = ()) -> Upload:
-    """The parts of a checkout that a run needs, without what git ignores and what `excludes` names.
+    """List the parts of a checkout that a run needs, without what git ignores and what `excludes` names.
 
     Args:
         root: of the checkout.
@@ -81,7 +81,7 @@ def upload_of(root: Path, excludes: Sequence[str] = ()) -> Upload:
 
 
 def excluded(name: str, patterns: Sequence[str]) -> bool:
-    """Whether a path is left out by one of the patterns."""
+    """Return whether a path is left out by one of the patterns."""
     parts = name.split("/")
     for pattern in (p.rstrip("/") for p in patterns):
         if "/" in pattern:

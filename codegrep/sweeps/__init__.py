@@ -1,0 +1,1 @@
+"""Many runs: the queue of a sweep, and searches with Ray Tune."""

@@ -20,8 +20,7 @@ _POLL_SECONDS = 0.3
 
 
 class JobProcess:
-    """Runs `python -m codegrep …` and waits for it. As a Ray actor with two threads: `run` blocks one, `stop` takes the
-    other.
+    """Runs `python -m codegrep …` and waits for it; a Ray actor with two threads, one for `run` and one for `stop`.
 
     The process is the same as that of a single run, with its own interpreter, handlers and connection to Ray: what ends
     it (also a kill by the kernel when memory runs out) ends nothing else. It is stopped when this process ends, however
@@ -33,7 +32,7 @@ class JobProcess:
         self._stopped = False
 
     def run(self, arguments: Sequence[str], folder: str, log: str, environment: Mapping[str, str]) -> int:
-        """Exit code of the job; -N when signal N ended it.
+        """Run the job; return its exit code, -N when signal N ended it.
 
         Args:
             arguments: of `python -m codegrep`.
@@ -76,14 +75,14 @@ class JobProcess:
 
 
 def _environment(root: Path) -> dict[str, str]:
-    """Without what Ray sets for a worker that was promised no CPU, and with the code that the sweep runs."""
+    """Leave out what Ray sets for a worker that was promised no CPU, and add the code that the sweep runs."""
     kept = {k: v for k, v in os.environ.items() if k not in ("OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "RAY_JOB_ID")}
     paths = [str(root), *filter(None, kept.get("PYTHONPATH", "").split(os.pathsep))]
     return kept | {"PYTHONPATH": os.pathsep.join(dict.fromkeys(paths)), "PYTHONUNBUFFERED": "1"}
 
 
 def _end_with_parent() -> None:
-    """In the child: it can be interrupted, and on Linux it gets SIGTERM when the parent ends, also by kill -9.
+    """Make the child interruptible, and on Linux end it with SIGTERM when the parent ends, also by kill -9.
 
     What a shell starts in the background ignores SIGINT, and so would all of its children.
     """

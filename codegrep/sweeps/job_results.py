@@ -51,12 +51,12 @@ class JobResult:
     log: str = ""
 
     def row(self) -> dict[str, Any]:
-        """For a table in MLflow."""
+        """Return the row for a table in MLflow."""
         return asdict(self) | {"overrides": " ".join(self.overrides)}
 
 
 def write(folder: Path, outcomes: Sequence[JobResult]) -> None:
-    """Keep them as outcomes.json in the sweep's folder."""
+    """Write outcomes.json into the sweep's folder."""
     write_json(folder / "outcomes.json", [asdict(outcome) for outcome in outcomes])
 
 
@@ -70,28 +70,28 @@ def read(folder: Path) -> list[JobResult]:
 
 
 def table(name: str, outcomes: Sequence[JobResult]) -> Table:
-    """For the terminal."""
-    made = Table(title=f"Sweep {name}", title_justify="left", box=None, pad_edge=False)
+    """Make the table for the terminal."""
+    results = Table(title=f"Sweep {name}", title_justify="left", box=None, pad_edge=False)
     for heading in ("job", "overrides", "outcome", "F0.5", "seconds", "starts"):
         right = heading in ("job", "F0.5", "seconds", "starts")
-        made.add_column(heading, justify="right" if right else "left", overflow="fold")
+        results.add_column(heading, justify="right" if right else "left", overflow="fold")
     for o in outcomes:
-        said = o.status if o.code in (None, 0) or o.status == STOPPED else f"{o.status} ({ended(o.code)})"
+        outcome = o.status if o.code in (None, 0) or o.status == STOPPED else f"{o.status} ({ended(o.code)})"
         if o.status == COMPLETED and not o.starts:
-            said = "completed before"
-        made.add_row(
+            outcome = "completed before"
+        results.add_row(
             str(o.job),
             " ".join(o.overrides),
-            f"[{_STYLES.get(o.status, 'red')}]{said}",
+            f"[{_STYLES.get(o.status, 'red')}]{outcome}",
             "" if o.f05 is None else f"{o.f05:.3f}",
             f"{o.seconds:.0f}" if o.starts else "",
             str(o.starts) if o.starts else "",
         )
-    return made
+    return results
 
 
 def reasons(outcomes: Sequence[JobResult]) -> list[str]:
-    """One line for each job that did not complete and has a reason."""
+    """Write one line for each job that did not complete and has a reason."""
     return [
         f"job {o.job}: {o.reason}" + (f" (log: {o.log})" if o.log else "")
         for o in outcomes
@@ -100,30 +100,30 @@ def reasons(outcomes: Sequence[JobResult]) -> list[str]:
 
 
 def ended(code: int | None) -> str:
-    """An exit code in words."""
+    """Put an exit code in words."""
     if code is None:
         return "not started"
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def held_out_f05(run_folder: Path) -> float | None:
-    """Mean F0.5 of the last model that a run measured."""
+    """Return the mean F0.5 of the last model that a run measured."""
     try:
         rows = json.loads((run_folder / "report" / "retrievers.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     by_name = {row.get("retriever"): row for row in rows if isinstance(row, dict)}
-    found = next((by_name[model] for model in _MODELS if model in by_name), None)
-    return None if found is None else float(found["f05_mean"])
+    last = next((by_name[model] for model in _MODELS if model in by_name), None)
+    return None if last is None else float(last["f05_mean"])
 
 
 def last_line(log: Path, most: int = 240) -> str:
-    """The last line of a job's log, which is its error when it failed."""
+    """Return the last line of a job's log, which is its error when it failed."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 8192))
             lines = file.read().decode("utf-8", errors="replace").split("\n")
     except OSError:
         return ""
-    said = next((line.strip() for line in reversed(lines) if line.strip()), "")
-    return said.removeprefix("codegrep: ")[:most]
+    last = next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return last.removeprefix("codegrep: ")[:most]

@@ -1,18 +1,14 @@
 """`python -m codegrep -m +experiment=v1,v2,v3 seed=0,1,2`: Hydra's multirun as a queue of jobs on Ray.
 
-Why not the public hydra-ray-launcher (1.2.2 was read): it starts every job at once as a plain task of one CPU,
-whatever the job itself asks the cluster for, so that jobs overload a laptop, and on a cluster their placement groups
-can each hold what another waits for; it gathers all results in one call, so that a killed worker loses the results of
-the whole sweep; it keeps no record to go on from; and it wants cloudpickle below 3 and boto3.
-
-Here instead:
-
-- A job starts when the peak of what it will ask for (trainer, engines, sandboxes) fits beside
-  those that run (runtime.resources); the others queue. On a laptop that is one at a time.
+- A job starts when the peak of what it will ask for (trainer, engines, sandboxes) fits beside those that run
+  (runtime.resources); the others queue. On a laptop that is one at a time.
 - Each job is a process of its own with an exit code, a log file and the very command of a single run. Its failure, a
   kill, or the loss of its node is its outcome; the others go on.
 - What became of each job is on disk at every moment. The same command again runs missing and failed jobs only, and
   those continue from their last checkpoint.
+
+The public hydra-ray-launcher (1.2.2) starts every job at once as a task of one CPU, whatever the job itself asks for,
+gathers all results in one call, and keeps no record to go on from.
 """
 
 from __future__ import annotations
@@ -23,13 +19,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from hydra.core.utils import JobReturn, JobStatus, filter_overrides, setup_globals
 from hydra.types import HydraContext
 from omegaconf import DictConfig, flag_override
-from rich.console import Console
 
 from codegrep.compose import load
 from codegrep.config import Config
@@ -43,29 +37,19 @@ from codegrep.hydra_settings import (
 from codegrep.overrides import override
 from codegrep.pipeline.run import stoppable
 from codegrep.pipeline.run_identity import is_completed, run_name
-from codegrep.runtime.process_lock import alone
-from codegrep.runtime.ray_connection import connected
+from codegrep.runtime.artifacts import Places
+from codegrep.runtime.process_lock import hold
+from codegrep.runtime.progress import Progress
+from codegrep.runtime.ray_connection import address, connected
 from codegrep.runtime.resources import request_of
 from codegrep.sweeps import job_results
 from codegrep.sweeps.job_results import JobResult
-from codegrep.sweeps.sweep import Job, Limits, Queue
+from codegrep.sweeps.sweep import Job, LauncherSettings, Queue
 from codegrep.tracking.run import Tracker, TrackingHandle
 from codegrep.tracking.store import resolve
 from codegrep.tracking.sweep import child_tags, job_settings, open_sweep
 
 _STATUS = {True: "FINISHED", False: "FAILED"}
-
-
-@dataclass(frozen=True)
-class LauncherSettings:
-    """conf/hydra/launcher/ray.yaml."""
-
-    at_once: int = 0
-    share_nodes: bool = False
-    restarts: int = 1
-    redo: bool = False
-    wait_for_nodes: float = 0.0
-    name: str = ""
 
 
 class SweepError(CodegrepError):
@@ -116,32 +100,28 @@ def launch(
     first_of = repeated(composed)
     once = [job for job in composed if job.number not in first_of]
     sweep_id = _sweep_id(settings.name, once)
-    folder = configs[0].outputs_path / "sweeps" / sweep_id
-    console = Console()
+    folder = Places(configs[0].outputs_path).sweeps / sweep_id
+    progress = Progress()
     for number, same in first_of.items():
-        _say(console, f"job {number} {' '.join(composed[number - first].overrides)} is job {same} again: it runs once")
-    with alone(folder, "sweep"), stoppable():
-        returned = _launch(once, configs[0], settings, sweep_id, folder, console)
+        progress.say(f"job {number} {' '.join(composed[number - first].overrides)} is job {same} again: it runs once")
+    with hold(folder, "sweep"), stoppable():
+        returned = _launch(once, configs[0], settings, sweep_id, folder, progress)
     return [returned[first_of.get(job.number, job.number)] for job in composed]
 
 
 def repeated(composed: Sequence[_Composed]) -> dict[int, int]:
-    """Jobs that are another one's run and stages over again -> that other one."""
+    """Return the jobs that are another one's run and stages over again, each with that other one."""
     seen: dict[tuple[str, ...], int] = {}
-    found = {}
+    first_of = {}
     for job in composed:
         if job.config is None:
             continue
         key = (run_name(job.config), *job.config.stages)
         if key in seen:
-            found[job.number] = seen[key]
+            first_of[job.number] = seen[key]
         else:
             seen[key] = job.number
-    return found
-
-
-def _say(console: Console, text: str) -> None:
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    return first_of
 
 
 def _launch(
@@ -150,20 +130,18 @@ def _launch(
     settings: LauncherSettings,
     sweep_id: str,
     folder: Path,
-    console: Console,
+    progress: Progress,
 ) -> dict[int, JobReturn]:
-    say = partial(_say, console)
     parent = open_sweep(shared.tracking, shared.outputs_path, sweep_id, name=settings.name or sweep_id)
     known = _known(composed, settings, parent, sweep_id)
     todo = [job for job in composed if job.number not in known]
-    say(f"Sweep {sweep_id}: {len(composed)} jobs, {len(todo)} to run. Logs and outcomes: {folder}")
+    progress.say(f"Sweep {sweep_id}: {len(composed)} jobs, {len(todo)} to run. Logs and outcomes: {folder}")
     result, status = list(known.values()), "FAILED"
-    limits = Limits(settings.at_once, settings.restarts, settings.wait_for_nodes)
-    queue = Queue(folder, shared.outputs_path / "runs", limits, say)
+    queue = Queue(folder, Places(shared.outputs_path).runs, settings, progress)
     try:
         if todo:
             with connected(shared.cluster, folder / "ray.log"):
-                extra = {**job_settings(sweep_id, parent.run_id), "cluster.address": _address()}
+                extra = {**job_settings(sweep_id, parent.run_id), "cluster.address": address()}
                 jobs = [_job(job, settings, extra) for job in todo]
                 result = queue.run(jobs, list(known.values()))
         else:
@@ -173,16 +151,18 @@ def _launch(
         result, status = queue.outcomes or result, "KILLED"
         raise
     finally:
-        console.print(job_results.table(sweep_id, result))
+        progress.show(job_results.table(sweep_id, result))
         for line in job_results.reasons(result):
-            say(line)
+            progress.say(line)
         with suppress(CodegrepError):
             parent.table([o.row() for o in result], "sweep/job_results.json")
             parent.finish(status)
     left = [o for o in result if o.status != job_results.COMPLETED]
     if left:
         kinds = ", ".join(f"{sum(o.status == s for o in left)} {s}" for s in dict.fromkeys(o.status for o in left))
-        raise SweepError(f"{len(left)} of {len(result)} jobs did not complete ({kinds})", "The same command runs those")
+        refused = all(o.status == job_results.REFUSED for o in left)
+        fix = "Mend their configuration" if refused else "The same command runs those"
+        raise SweepError(f"{len(left)} of {len(result)} jobs did not complete ({kinds})", fix)
     return {o.job: _returned(o) for o in result}
 
 
@@ -207,14 +187,14 @@ def _compose(master: DictConfig, context: HydraContext, overrides: list[str], nu
 def _known(
     composed: Sequence[_Composed], settings: LauncherSettings, parent: Tracker, sweep_id: str
 ) -> dict[int, JobResult]:
-    """Jobs that need no start: refused ones, and those whose run is complete."""
+    """Return the jobs that need no start: refused ones, and those whose run is complete."""
     known = {}
     for job in composed:
         if job.config is None:
             known[job.number] = JobResult(job.number, job.overrides, "", job_results.REFUSED, reason=job.refused)
         elif not settings.redo and is_completed(job.config):
             run = run_name(job.config)
-            folder = job.config.outputs_path / "runs" / run
+            folder = Places(job.config.outputs_path).runs / run
             f05 = job_results.held_out_f05(folder)
             known[job.number] = JobResult(job.number, job.overrides, run, job_results.COMPLETED, f05=f05)
             _adopt(job.config, folder, sweep_id, parent.run_id)
@@ -222,7 +202,7 @@ def _known(
 
 
 def _adopt(config: Config, folder: Path, sweep_id: str, parent_run: str) -> None:
-    """A run that was complete before is a member of this sweep too."""
+    """Make a run that was complete before a member of this sweep too."""
     try:
         run_id = (folder / "mlflow_run_id").read_text(encoding="utf-8").strip()
     except OSError:
@@ -240,21 +220,14 @@ def _job(job: _Composed, settings: LauncherSettings, extra: Mapping[str, str]) -
     return Job(job.number, job.overrides, arguments, run_name(job.config), request)
 
 
-def _address() -> str:
-    """Where the jobs, which are drivers of their own, find the cluster of this process."""
-    import ray
-
-    return str(ray.get_runtime_context().gcs_address)
-
-
 def _apart(overrides: Sequence[str], master: DictConfig) -> tuple[str, ...]:
-    """The overrides of a job that are not those of every job."""
+    """Return the overrides of a job that are not those of every job."""
     common = {str(override) for override in master.hydra.overrides.task}
     return tuple(o for o in overrides if o not in common) or tuple(overrides)
 
 
 def _sweep_id(name: str, composed: Sequence[_Composed]) -> str:
-    """The same jobs have the same id, in whatever order they are given."""
+    """Name a sweep so that the same jobs have the same id, in whatever order they are given."""
     keys = sorted(run_name(job.config) if job.config else " ".join(job.overrides) for job in composed)
     stages = sorted({stage for job in composed if job.config for stage in job.config.stages})
     digest = hashlib.sha256("\n".join([*keys, *stages]).encode()).hexdigest()[:8]
@@ -263,6 +236,6 @@ def _sweep_id(name: str, composed: Sequence[_Composed]) -> str:
 
 
 def _returned(outcome: JobResult) -> JobReturn:
-    made = JobReturn(overrides=list(outcome.overrides), status=JobStatus.COMPLETED)
-    made.return_value = outcome.f05
-    return made
+    returned = JobReturn(overrides=list(outcome.overrides), status=JobStatus.COMPLETED)
+    returned.return_value = outcome.f05
+    return returned

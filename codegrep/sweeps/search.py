@@ -1,8 +1,11 @@
 """A search over values of the configuration with Ray Tune: Optuna proposes, ASHA ends weak trials early.
 
-A trial is an ordinary run of its own process (cluster.job_process) with some keys set; it measures its checkpoints on
-selection issues (pipeline.ladder) and this module hands the figures to Tune. So trials share prepared data and warm
+A trial is an ordinary run in a process of its own (sweeps.job_process) with some keys set. It measures its checkpoints
+on selection issues (pipeline.checkpoint_selection), and the scores go to Tune. So trials share prepared data and warm
 start, are runs in MLflow, and continue from their checkpoints when the search is started again.
+
+The story in three modules: this one names trials, runs them and reports; `search_tune` has Tune decide which to begin
+and which to end; `search_record` keeps all that was proposed, reported and decided, so that a killed search goes on.
 """
 
 from __future__ import annotations
@@ -14,7 +17,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from codegrep.compose import compose_overrides, load
@@ -22,17 +24,18 @@ from codegrep.config import Config, SearchConfig
 from codegrep.errors import CodegrepError
 from codegrep.hydra_settings import PassedOn
 from codegrep.metrics.scores import first_best
-from codegrep.overrides import command, override
-from codegrep.pipeline.checkpoint_selection import CHECKPOINTS_FILE, MeasuredCheckpoint, best, read
+from codegrep.overrides import override, typed_command
+from codegrep.pipeline.checkpoint_selection import CHECKPOINTS_FILE, best, read
 from codegrep.pipeline.run import stoppable
 from codegrep.pipeline.run_identity import run_name
-from codegrep.runtime.artifacts import fingerprint, write_json
-from codegrep.runtime.process_lock import alone
-from codegrep.runtime.ray_connection import connected
+from codegrep.runtime.artifacts import Places, fingerprint, write_json
+from codegrep.runtime.process_lock import hold
+from codegrep.runtime.progress import Progress
+from codegrep.runtime.ray_connection import address, connected
 from codegrep.runtime.resources import Ledger, Request, living_nodes, request_of
 from codegrep.sweeps.job_process import JobProcess
 from codegrep.sweeps.job_results import last_line
-from codegrep.sweeps.search_record import METRIC, TIME, Named, SearchRecord, values_of
+from codegrep.sweeps.search_record import METRIC, TIME, SearchRecord, TrialRun, values_of
 from codegrep.sweeps.sweep import STOP_SECONDS
 from codegrep.tracking.sweep import job_settings, open_sweep
 
@@ -41,7 +44,7 @@ _POLL_SECONDS = 1.0
 
 
 def search(config: Config, overrides: Sequence[str], hydra: PassedOn = PassedOn()) -> None:  # noqa: B008  # frozen
-    """Run the search, or continue it; a table of trials at the end, and what to type for the best one.
+    """Run the search, or continue it; print a table of trials and what to type for the best one.
 
     Args:
         config: of the experiment, with config.sweep.
@@ -55,39 +58,37 @@ def search(config: Config, overrides: Sequence[str], hydra: PassedOn = PassedOn(
     assert config.sweep is not None
     base = [o for o in overrides if not _of_search(o)]
     search_id = f"{config.sweep.name}-{_digest(config, base)}"
-    folder = config.outputs_path / "sweeps" / search_id
-    base += [o for o in _ladder(config) if o not in base]
-    with alone(folder, "search"):
-        _search(config, config.sweep, Base(tuple(base), hydra), search_id, folder)
+    folder = Places(config.outputs_path).sweeps / search_id
+    base += [o for o in _checkpoint_selection(config) if o not in base]
+    with hold(folder, "search"):
+        _search(config, config.sweep, CommandLine(tuple(base), hydra), search_id, folder)
 
 
 @dataclass(frozen=True)
-class Base:
-    """The command line of all trials; called with the values of one it says what that trial is to its process."""
+class CommandLine:
+    """What was typed for the search, without what concerns the search alone."""
 
     overrides: tuple[str, ...]
     hydra: PassedOn
 
-    def __call__(self, values: Mapping[str, Any]) -> Named:
+    def trial(self, values: Mapping[str, Any]) -> TrialRun:
+        """Return the run of a trial with these values."""
         own = (*self.overrides, _STAGES, *(override(key, value) for key, value in values.items()))
         arguments = (*self.hydra.options, *self.hydra.overrides, *own)
         try:
-            return Named(arguments, run_name(load(compose_overrides([*self.hydra.overrides, *own]))))
+            return TrialRun(arguments, run_name(load(compose_overrides([*self.hydra.overrides, *own]))))
         except CodegrepError as error:
-            return Named(arguments, "", str(error))
+            return TrialRun(arguments, "", str(error))
 
     def report(self, values: Mapping[str, Any]) -> str:
-        """What to type to have a trial's checkpoint reported on."""
+        """Return what to type to have a trial's checkpoint reported on."""
         own = (override(key, value) for key, value in values.items())
-        return command([*self.hydra.options, *self.hydra.overrides, *self.overrides, *own])
+        return typed_command([*self.hydra.options, *self.hydra.overrides, *self.overrides, *own])
 
 
-def _search(config: Config, sweep: SearchConfig, base: Base, search_id: str, folder: Path) -> None:
-    console = Console()
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+def _search(config: Config, sweep: SearchConfig, command_line: CommandLine, search_id: str, folder: Path) -> None:
+    progress = Progress()
+    places = Places(config.outputs_path)
     parent = open_sweep(config.tracking, config.outputs_path, search_id)
     status = "KILLED"
     try:
@@ -97,43 +98,54 @@ def _search(config: Config, sweep: SearchConfig, base: Base, search_id: str, fol
 
             from codegrep.sweeps.search_tune import fit
 
-            settings = {**job_settings(search_id, parent.run_id), "cluster.address": _address()}
+            settings = {**job_settings(search_id, parent.run_id), "cluster.address": address()}
             extra = tuple(override(key, value) for key, value in settings.items())
-            trial = Trial(extra, str(folder), str(Path.cwd()), str(config.outputs_path))
+            trial = Trial(extra, str(folder), str(Path.cwd()), str(places.runs))
             # Tune wants a request for the watcher: a byte takes no core from the process.
             trainable = tune.with_resources(trial.__call__, {"CPU": 0, "memory": 1})
             at_once = _room(sweep, request_of(config))
             steps = config.train.grpo.steps
-            fitted = fit(sweep, record, trainable, base, steps=steps, at_once=at_once, folder=folder)
-        rows = _rows(sweep, record, fitted.errors, config.outputs_path / "runs")
+            fitted = fit(sweep, record, trainable, command_line.trial, steps=steps, at_once=at_once, folder=folder)
+        rows = _rows(sweep, record, fitted.errors, places.runs)
         write_json(folder / "trials.json", rows)
         parent.table(rows, "sweep/outcomes.json")
-        console.print(_table(search_id, sweep, rows))
+        progress.show(_table(search_id, sweep, rows))
         if fitted.exhausted:
-            say(f"No point of the space is left that no trial has: {len(rows)} trials instead of {sweep.trials}")
+            progress.say(
+                f"No point of the space is left that no trial has: {len(rows)} trials instead of {sweep.trials}"
+            )
         for row in rows:
             if row["error"]:
-                say(f"trial {row['trial']}: {row['error']}")
+                progress.say(f"trial {row['trial']}: {row['error']}")
         measured = [row for row in rows if row[METRIC] is not None]
         status = "FINISHED" if measured else "FAILED"
         if not measured:
             raise CodegrepError(f"no trial of {search_id} was measured", f"See the logs in {folder}")
         chosen = measured[first_best([row[METRIC] for row in measured])]
-        say(f"Best on the selection issues: F0.5 {chosen[METRIC]:.3f} at step {chosen[TIME]}. To report it:")
-        say(f"  {base.report({key: chosen[key] for key in sweep.space})}")
+        progress.say(f"Best on the selection issues: F0.5 {chosen[METRIC]:.3f} at step {chosen[TIME]}. To report it:")
+        progress.say(f"  {command_line.report({key: chosen[key] for key in sweep.space})}")
     finally:
         parent.finish(status)
 
 
+@dataclass(frozen=True)
 class Trial:
-    """What Tune calls for each trial; picklable."""
+    """What Tune calls for each trial; picklable.
 
-    def __init__(self, extra: tuple[str, ...], folder: str, working_folder: str, outputs: str) -> None:
-        self._extra = extra
-        self._folder, self._working_folder, self._outputs = folder, working_folder, outputs
+    Attributes:
+        extra: overrides of every trial.
+        folder: of the search.
+        working_folder: that the search was started in.
+        runs: folder of all runs.
+    """
+
+    extra: tuple[str, ...]
+    folder: str
+    working_folder: str
+    runs: str
 
     def __call__(self, proposed: Mapping[str, Any]) -> None:
-        """Run one trial; reports each rung as it is measured.
+        """Run one trial; report each checkpoint to Tune as it is measured.
 
         Args:
             proposed: see search_tune.fit.
@@ -146,23 +158,23 @@ class Trial:
         if proposed["refused"]:
             raise CodegrepError(proposed["refused"])
         run = proposed["run"]
-        ladder = Path(self._outputs, "runs", run, CHECKPOINTS_FILE)
-        log = Path(self._folder, f"{run}.log")
+        measured = Path(self.runs, run, CHECKPOINTS_FILE)
+        log = Path(self.folder, f"{run}.log")
         process = JobProcess()
-        arguments = [*proposed["arguments"], *self._extra]
+        arguments = [*proposed["arguments"], *self.extra]
         code: list[int] = []
         runner = threading.Thread(
-            target=lambda: code.append(process.run(arguments, self._working_folder, str(log), {})), daemon=True
+            target=lambda: code.append(process.run(arguments, self.working_folder, str(log), {})), daemon=True
         )
         runner.start()
         reported: set[int] = set()
         try:
             while True:
                 ended = not runner.is_alive()
-                for rung in read(ladder):
-                    if rung.step not in reported:
-                        reported.add(rung.step)
-                        tune.report({METRIC: rung.f05, TIME: rung.step, "run": run, "issues": rung.issues})
+                for checkpoint in read(measured):
+                    if checkpoint.step not in reported:
+                        reported.add(checkpoint.step)
+                        tune.report({METRIC: checkpoint.f05, TIME: checkpoint.step})
                 if ended:
                     break
                 time.sleep(_POLL_SECONDS)
@@ -173,7 +185,7 @@ class Trial:
 
 
 def _room(sweep: SearchConfig, request: Request) -> int:
-    """Most trials side by side. A trial only watches its process; what the process uses, it asks for itself."""
+    """Count the trials that have room side by side. A trial's watcher takes nothing; its process asks for itself."""
     nodes, ledger, room = living_nodes(Ledger()), Ledger(), 0
     while room < sweep.trials and ledger.admit(str(room), request, nodes) is not None:
         room += 1
@@ -183,17 +195,17 @@ def _room(sweep: SearchConfig, request: Request) -> int:
 
 
 def _rows(sweep: SearchConfig, record: SearchRecord, errors: Mapping[int, str], runs: Path) -> list[dict[str, Any]]:
-    """What became of each trial, best first."""
+    """Return what became of each trial, best first."""
     rows = []
     for number, trial in enumerate(record.trials):
-        rungs = read(runs / trial.run / CHECKPOINTS_FILE) if trial.run else []
-        top: MeasuredCheckpoint | None = best(rungs) if rungs else None
+        measured = read(runs / trial.run / CHECKPOINTS_FILE) if trial.run else []
+        top = best(measured) if measured else None
         rows.append(
             {
                 **values_of(sweep, trial.point),
                 METRIC: top.f05 if top else None,
                 TIME: top.step if top else None,
-                "trained": rungs[-1].step if rungs else 0,
+                "trained": measured[-1].step if measured else 0,
                 "run": trial.run,
                 "error": _reason(errors[number]) if number in errors else "",
             }
@@ -203,8 +215,8 @@ def _rows(sweep: SearchConfig, record: SearchRecord, errors: Mapping[int, str], 
 
 
 def _reason(error: str) -> str:
-    """The last line of a trace, without the class of the error."""
-    last = (error.strip().splitlines() or [""])[-1]
+    """Return the last line of a trace, without the class of the error."""
+    last = error.strip().split("\n")[-1]
     return last.removeprefix(f"{CodegrepError.__module__}.{CodegrepError.__name__}: ")[:300]
 
 
@@ -213,10 +225,13 @@ def _of_search(override: str) -> bool:
     return key == "sweep" or key.startswith("sweep.")
 
 
-def _ladder(config: Config) -> list[str]:
-    """What conf/sweep set outside `sweep`, for the processes of trials, which do not see that file."""
-    ladder = config.train.checkpoint_selection
-    return [f"train.checkpoint_selection.every={ladder.every}", f"train.checkpoint_selection.issues={ladder.issues}"]
+def _checkpoint_selection(config: Config) -> list[str]:
+    """Return what conf/sweep set outside `sweep`, for the processes of trials, which do not see that file."""
+    selection = config.train.checkpoint_selection
+    return [
+        f"train.checkpoint_selection.every={selection.every}",
+        f"train.checkpoint_selection.issues={selection.issues}",
+    ]
 
 
 def _digest(config: Config, base: Sequence[str]) -> str:
@@ -224,14 +239,8 @@ def _digest(config: Config, base: Sequence[str]) -> str:
     return fingerprint({"run": run_name(config), "search": config.sweep, "base": sorted(base)})[:8]
 
 
-def _address() -> str:
-    import ray
-
-    return str(ray.get_runtime_context().gcs_address)
-
-
 def _table(name: str, sweep: SearchConfig, rows: Sequence[Mapping[str, Any]]) -> Table:
-    made = Table(title=f"Search {name}", title_justify="left", box=None, pad_edge=False)
+    trials = Table(title=f"Search {name}", title_justify="left", box=None, pad_edge=False)
     for heading in (
         "trial",
         *(key.rpartition(".")[2] for key in sweep.space),
@@ -240,10 +249,16 @@ def _table(name: str, sweep: SearchConfig, rows: Sequence[Mapping[str, Any]]) ->
         "trained to",
         "",
     ):
-        made.add_column(heading, justify="right" if heading else "left", overflow="fold")
+        trials.add_column(heading, justify="right" if heading else "left", overflow="fold")
     for row in rows:
         values = [f"{row[key]:.3g}" if isinstance(row.get(key), float) else str(row.get(key)) for key in sweep.space]
         f05 = "" if row[METRIC] is None else f"{row[METRIC]:.3f}"
-        said = "failed, see below" if row["error"] else ""
-        made.add_row(str(row["trial"]), *values, f05, str(row[TIME] or ""), str(row["trained"]), said)
-    return made
+        trials.add_row(
+            str(row["trial"]),
+            *values,
+            f05,
+            str(row[TIME] or ""),
+            str(row["trained"]),
+            "failed, see below" if row["error"] else "",
+        )
+    return trials

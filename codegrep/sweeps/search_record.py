@@ -1,7 +1,7 @@
-"""What a search has to remember, and what follows from it alone: the next proposal.
+"""What a search remembers, and what follows from it alone: the next proposal.
 
 Tune keeps its scheduler in memory only and the rest in snapshots that lag behind: a search that was killed would go on
-without its rungs. Here everything is one file, true at every moment; `cluster.search_tune` has Tune work by it.
+without what ASHA has seen. Here everything is one file, true at every moment; `search_tune` has Tune work by it.
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ DRAWS = 100  # of a point that no trial has yet
 
 
 @dataclass(frozen=True)
-class Named:
-    """What a trial is to its process. arguments: of `python -m codegrep`; run: name of its run folder; refused: why its
-    configuration cannot be run.
+class TrialRun:
+    """The run of a trial.
+
+    Attributes:
+        arguments: of `python -m codegrep`.
+        run: name of its run folder.
+        refused: why its configuration cannot be run; "" where it can.
     """
 
     arguments: tuple[str, ...]
@@ -34,8 +38,11 @@ class Named:
 
 @dataclass
 class Proposed:
-    """A trial. point: key -> number, or the place of a choice, which may be a list. run: its run folder, "" where its
-    configuration was refused.
+    """A trial.
+
+    Attributes:
+        point: key -> number, or the place of a choice, which may be a list.
+        run: its run folder; "" where its configuration was refused.
     """
 
     point: dict[str, Any]
@@ -44,7 +51,7 @@ class Proposed:
 
 @dataclass(frozen=True)
 class Report:
-    """A rung as the trial reported it. stop: what ASHA decided."""
+    """The score of a checkpoint as the trial reported it. stop: what ASHA decided."""
 
     trial: int
     step: int
@@ -73,7 +80,7 @@ class SearchRecord:
             self.ended += [r.trial for r in self.reports if r.stop and r.trial not in self.ended]
 
     def propose(self, point: Mapping[str, Any], run: str) -> int:
-        """Note a new trial; its number."""
+        """Note a new trial; return its number."""
         self.trials.append(Proposed(dict(point), run))
         self._write()
         return len(self.trials) - 1
@@ -83,9 +90,9 @@ class SearchRecord:
         self.trials[trial].run = run
         self._write()
 
-    def report(self, made: Report) -> None:
+    def report(self, report: Report) -> None:
         """Note a report and what was decided."""
-        self.reports.append(made)
+        self.reports.append(report)
         self._write()
 
     def end(self, trial: int) -> None:
@@ -95,15 +102,15 @@ class SearchRecord:
             self._write()
 
     def decided(self, trial: int, step: int) -> Report | None:
-        """An earlier report of this rung: a trial that is begun again reports its rungs again."""
+        """Return the earlier report of a step: a trial that is begun again reports its checkpoints again."""
         return next((r for r in self.reports if (r.trial, r.step) == (trial, step)), None)
 
     def unfinished(self) -> list[int]:
-        """Trials that were killed or failed; they are begun again."""
+        """Return the trials that were killed or failed; they are begun again."""
         return [trial for trial in range(len(self.trials)) if trial not in self.ended]
 
     def result(self, trial: int) -> float:
-        """F0.5 of the last rung that a trial reported."""
+        """Return the F0.5 of the last checkpoint that a trial reported."""
         return [r.f05 for r in self.reports if r.trial == trial][-1]
 
     def _write(self) -> None:
@@ -120,7 +127,7 @@ class SearchRecord:
 def next_point(
     sweep: SearchConfig, record: SearchRecord, besides: Sequence[Mapping[str, Any]] = ()
 ) -> dict[str, Any] | None:
-    """What Optuna proposes after the trials that have ended: a function of the record, whenever it is asked.
+    """Return what Optuna proposes after the trials that have ended: a function of the record, whenever it is asked.
 
     A point that a trial has already is drawn again, at random, since the same run twice says nothing new.
 
@@ -153,7 +160,7 @@ def next_point(
 
 
 def values_of(sweep: SearchConfig, point: Mapping[str, Any]) -> dict[str, Any]:
-    """Key of the configuration -> value at a point."""
+    """Return the values of a point by key of the configuration."""
     return {
         key: values["choices"][point[key]] if "choices" in values else point[key] for key, values in sweep.space.items()
     }

@@ -1,4 +1,4 @@
-"""Ray Tune at work for a search: its proposals and its ASHA, both by the record of the search."""
+"""Ray Tune at work for a search: its searcher and its scheduler both go by the record of the search."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ from ray.tune.schedulers import ASHAScheduler, FIFOScheduler
 from ray.tune.search import Searcher
 
 from codegrep.config import SearchConfig
-from codegrep.sweeps.search_record import DRAWS, METRIC, TIME, Named, Report, SearchRecord, next_point, values_of
+from codegrep.sweeps.search_record import DRAWS, METRIC, TIME, Report, SearchRecord, TrialRun, next_point, values_of
 
 TRIAL = "trial"
 
 
 @dataclass
 class Fitted:
-    """What one start of a search leaves beside the record. errors: trial -> its trace. exhausted: no new point was
-    found.
+    """What one start of a search leaves beside the record.
+
+    Attributes:
+        errors: trial -> its trace.
+        exhausted: no new point was found.
     """
 
     errors: dict[int, str] = field(default_factory=dict)
@@ -35,7 +38,7 @@ def fit(
     sweep: SearchConfig,
     record: SearchRecord,
     trainable: Any,
-    name: Callable[[Mapping[str, Any]], Named],
+    trial_run: Callable[[Mapping[str, Any]], TrialRun],
     *,
     steps: int,
     at_once: int,
@@ -47,7 +50,7 @@ def fit(
         sweep: of the configuration.
         record: of the search; it is kept up to date.
         trainable: of Tune; gets `trial`, `arguments`, `run` and `refused`, reports METRIC and TIME.
-        name: values -> what the trial is to its process.
+        trial_run: gives the run of a trial with these values.
         steps: optimiser steps of a whole trial.
         at_once: most trials side by side.
         folder: of the search.
@@ -59,7 +62,7 @@ def fit(
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # Ctrl-C is this program's to handle
     logging.getLogger("ray.tune").setLevel(logging.CRITICAL)  # a trace for each failed trial; the table has the reasons
     shutil.rmtree(folder / "tune", ignore_errors=True)  # of an earlier start; what it knew is in the record
-    proposals = Proposals(sweep, record, name)
+    proposals = Proposals(sweep, record, trial_run)
     grid: Any = tune.Tuner(
         trainable,
         tune_config=tune.TuneConfig(
@@ -68,7 +71,7 @@ def fit(
             num_samples=left,
             max_concurrent_trials=at_once,
             search_alg=proposals,
-            scheduler=Rungs(sweep, record, steps),
+            scheduler=Asha(sweep, record, steps),
             trial_dirname_creator=lambda trial: f"trial-{trial.config[TRIAL]}",
         ),
         run_config=tune.RunConfig(name="tune", storage_path=str(folder), verbose=1),
@@ -80,63 +83,66 @@ def fit(
 class Proposals(Searcher):
     """First the trials that were begun and have not ended, then new points."""
 
-    def __init__(self, sweep: SearchConfig, record: SearchRecord, name: Callable[[Mapping[str, Any]], Named]) -> None:
+    def __init__(
+        self, sweep: SearchConfig, record: SearchRecord, trial_run: Callable[[Mapping[str, Any]], TrialRun]
+    ) -> None:
         super().__init__(metric=METRIC, mode="max")
-        self._sweep, self._record, self._name = sweep, record, name
+        self._sweep, self._record, self._trial_run = sweep, record, trial_run
         self._again = record.unfinished()
         self._numbers: dict[str, int] = {}
         self.exhausted = False
 
-    def set_search_properties(self, metric: str | None, mode: str | None, config: dict[str, Any], **spec: Any) -> bool:
-        """See Searcher."""
+    def set_search_properties(self, *_: Any, **__: Any) -> bool:
+        """Accept Tune's metric and mode."""
         return True
 
     def suggest(self, trial_id: str) -> Any:
-        """See Searcher."""
+        """Return what the next trial is given: its number and its run."""
         if self._again:
             number = self._again.pop(0)
-            named = self._name(values_of(self._sweep, self._record.trials[number].point))
-            self._record.rename(number, named.run)
+            run = self._trial_run(values_of(self._sweep, self._record.trials[number].point))
+            self._record.rename(number, run.run)
         else:
-            found = self._new()
-            if found is None:
+            drawn = self._new()
+            if drawn is None:
                 self.exhausted = True
                 return Searcher.FINISHED
-            point, named = found
-            number = self._record.propose(point, named.run)
+            point, run = drawn
+            number = self._record.propose(point, run.run)
         self._numbers[trial_id] = number
-        return {TRIAL: number, "arguments": list(named.arguments), "run": named.run, "refused": named.refused}
+        return {TRIAL: number, "arguments": list(run.arguments), "run": run.run, "refused": run.refused}
 
-    def _new(self) -> tuple[dict[str, Any], Named] | None:
-        """A point whose run is no other trial's: other values may mean the same run (a choice that stands twice)."""
+    def _new(self) -> tuple[dict[str, Any], TrialRun] | None:
+        """Draw a point whose run is no other trial's: other values may mean the same run."""
         runs = {trial.run for trial in self._record.trials if trial.run}
         same: list[dict[str, Any]] = []
         while len(same) < DRAWS:
             point = next_point(self._sweep, self._record, same)
             if point is None:
                 return None
-            named = self._name(values_of(self._sweep, point))
-            if named.run not in runs:
-                return point, named
+            run = self._trial_run(values_of(self._sweep, point))
+            if run.run not in runs:
+                return point, run
             same.append(point)
         return None
 
     def on_trial_complete(self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False) -> None:
-        """See Searcher."""
+        """Note a trial that has ended well."""
         if not error and result and METRIC in result:
             self._record.end(self._numbers[trial_id])
 
     def save(self, checkpoint_path: str) -> None:
-        """Tune wants a file; the record is elsewhere."""
+        """Leave the file that Tune wants; the record is elsewhere."""
         Path(checkpoint_path).touch()
 
     def restore(self, checkpoint_path: str) -> None:
-        """See save."""
+        """Read nothing; the record is elsewhere."""
 
 
-class Rungs(FIFOScheduler):
-    """Tune's ASHA, which is told again what was reported in earlier starts, in that order. A rung that a trial reports
-    again is decided as it was.
+class Asha(FIFOScheduler):
+    """Tune's ASHA, which is told again what was reported in earlier starts, in that order.
+
+    A checkpoint that a trial reports again is decided as it was.
     """
 
     def __init__(self, sweep: SearchConfig, record: SearchRecord, steps: int) -> None:
@@ -155,7 +161,7 @@ class Rungs(FIFOScheduler):
             self._stops(report.trial, report.step, report.f05)
 
     def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-        """See TrialScheduler."""
+        """Decide whether a trial goes on after a checkpoint, and note it."""
         if METRIC not in result:  # Tune's own last word of a trial that reported nothing
             return self.CONTINUE
         number, step, f05 = trial.config[TRIAL], int(result[TIME]), float(result[METRIC])

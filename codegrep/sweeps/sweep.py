@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 import ray
 from ray.exceptions import RayError
 
+from codegrep.runtime.progress import Progress
 from codegrep.runtime.resources import Bundle, Ledger, Node, Request, living_nodes, place
 from codegrep.sweeps import job_results
 from codegrep.sweeps.job_process import JobProcess
@@ -51,12 +52,15 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Limits:
-    """See conf/hydra/launcher/ray.yaml. wait_for_nodes: minutes."""
+class LauncherSettings:
+    """conf/hydra/launcher/ray.yaml, which explains them. wait_for_nodes: minutes."""
 
     at_once: int = 0
+    share_nodes: bool = False
     restarts: int = 1
+    redo: bool = False
     wait_for_nodes: float = 0.0
+    name: str = ""
 
 
 @dataclass
@@ -68,27 +72,25 @@ class _Running:
 
 
 class Queue:
-    """Jobs in their order; the first that does not fit waits, and those behind it wait with it, so that no large job is
-    passed by for ever.
+    """Runs jobs in their order as the cluster can carry them.
+
+    The first that does not fit waits, and those behind it wait with it, so that no large job is passed by for ever.
 
     Args:
         folder: of the sweep; logs and outcomes are written there.
         runs: folder of all runs.
-        limits: see Limits.
-        say: one line for the person who watches.
-        nodes: the cluster's living nodes, given what our jobs hold.
+        settings: of the launcher.
+        progress: for the person who watches.
     """
 
     def __init__(
         self,
         folder: Path,
         runs: Path,
-        limits: Limits,
-        say: Callable[[str], None],
-        nodes: Callable[[Ledger], list[Node]] | None = None,
+        settings: LauncherSettings,
+        progress: Progress,
     ) -> None:
-        self._folder, self._runs, self._limits, self._say = folder, runs, limits, say
-        self._nodes = nodes or living_nodes
+        self._folder, self._runs, self._settings, self._say = folder, runs, settings, progress.say
         self._ledger = Ledger()
         self._running: dict[Any, _Running] = {}
         self._result: dict[int, JobResult] = {}
@@ -96,7 +98,7 @@ class Queue:
         self._said = time.monotonic()
 
     def run(self, jobs: Sequence[Job], known: Sequence[JobResult] = ()) -> list[JobResult]:
-        """Run all jobs; what became of them, with the known ones, in the order of their numbers.
+        """Run all jobs; return what became of them and of the known ones, in the order of their numbers.
 
         The record on disk is true at every moment. Ctrl-C stops the running jobs in order and is raised again after
         they are recorded.
@@ -119,15 +121,15 @@ class Queue:
 
     @property
     def outcomes(self) -> list[JobResult]:
-        """What is known so far."""
+        """The results known so far."""
         return [self._result[number] for number in sorted(self._result)]
 
     def _start_what_fits(self, waiting: deque[Job]) -> None:
-        while waiting and not (self._limits.at_once and len(self._running) >= self._limits.at_once):
+        while waiting and not (self._settings.at_once and len(self._running) >= self._settings.at_once):
             job = waiting[0]
             if any(running.job.run == job.run for running in self._running.values()):  # other stages of the same run
                 return
-            nodes = self._nodes(self._ledger)
+            nodes = living_nodes(self._ledger)
             grant = self._ledger.admit(str(job.number), job.request, nodes)
             if grant is None:
                 # Others may go, our own jobs will: only what an empty cluster could not carry is too large.
@@ -144,10 +146,10 @@ class Queue:
         """Refuse a job that no node set here can carry, once an autoscaler has had its time."""
         if self._too_large_since is None:
             self._too_large_since = time.monotonic()
-            if self._limits.wait_for_nodes:
+            if self._settings.wait_for_nodes:
                 self._say(f"waiting for nodes: job {job.number} asks for {job.request}")
                 _ask_autoscaler(job.request)
-        if time.monotonic() - self._too_large_since < self._limits.wait_for_nodes * 60:
+        if time.monotonic() - self._too_large_since < self._settings.wait_for_nodes * 60:
             return False
         self._too_large_since = None
         have = ", ".join(str(node.total) for node in nodes)
@@ -188,7 +190,7 @@ class Queue:
             f05 = "" if outcome.f05 is None else f", F0.5 {outcome.f05:.3f}"
             reason = f": {outcome.reason}" if outcome.reason else ""
             self._say(f"job {outcome.job}: {outcome.status} after {outcome.seconds:.0f} s{f05}{reason}")
-            if outcome.status == job_results.LOST and outcome.starts <= self._limits.restarts:
+            if outcome.status == job_results.LOST and outcome.starts <= self._settings.restarts:
                 waiting.appendleft(running.job)
         if not done:
             self._say_status()
@@ -224,10 +226,10 @@ class Queue:
             self._say(f"stopping {len(self._running)} running job(s) …")
         stopping = [running.actor.stop.remote(STOP_SECONDS) for running in self._running.values()]
         try:
-            ray.wait(stopping, num_returns=len(stopping), timeout=STOP_SECONDS + 10) if stopping else None
-            ended, _ = (
-                ray.wait(list(self._running), num_returns=len(self._running), timeout=10) if stopping else ([], [])
-            )
+            ended: list[Any] = []
+            if stopping:
+                ray.wait(stopping, num_returns=len(stopping), timeout=STOP_SECONDS + 10)
+                ended, _ = ray.wait(list(self._running), num_returns=len(self._running), timeout=10)
         except (KeyboardInterrupt, RayError):  # a second Ctrl-C: the jobs end with their watchers
             ended = []
         for reference, running in self._running.items():

@@ -16,9 +16,7 @@ from omegaconf import DictConfig
 
 
 class RayLauncher(Launcher):
-    """`python -m codegrep -m …` as a queue on Ray. See codegrep.sweeps.launcher; conf/hydra/launcher/ray.yaml explains
-    the arguments.
-    """
+    """Runs `python -m codegrep -m …` as a queue on Ray; conf/hydra/launcher/ray.yaml explains the arguments."""
 
     def __init__(self, **settings: Any) -> None:
         self._settings = settings
@@ -26,12 +24,13 @@ class RayLauncher(Launcher):
         self._context: HydraContext | None = None
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
-        """See Launcher."""
+        """Keep what Hydra has composed."""
         self._config, self._context = config, hydra_context
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> Sequence[JobReturn]:
-        """See Launcher."""
-        from codegrep.sweeps.launcher import LauncherSettings, launch
+        """Run the jobs."""
+        from codegrep.sweeps.launcher import launch
+        from codegrep.sweeps.sweep import LauncherSettings
 
         assert self._config is not None and self._context is not None
         settings = LauncherSettings(**self._settings)

@@ -20,9 +20,10 @@ from codegrep.hydra_settings import refuse_ignored_choices, refuse_in_command, r
 from codegrep.overrides import override
 from codegrep.pipeline import run_identity
 from codegrep.runtime.artifacts import ArtifactStore
+from codegrep.runtime.progress import Progress
 from codegrep.runtime.resources import Bundle, Node, Request
-from codegrep.sweeps import launcher
-from codegrep.sweeps.sweep import Job, Limits, Queue
+from codegrep.sweeps import launcher, sweep
+from codegrep.sweeps.sweep import Job, LauncherSettings, Queue
 from tests.sweeps.composed import composed
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +76,7 @@ def own_experiment(folder: Path, text: str) -> str:
 @pytest.mark.parametrize(
     "key",
     [
-        *(f"launcher.{field}" for field in launcher.LauncherSettings.__dataclass_fields__),
+        *(f"launcher.{field}" for field in LauncherSettings.__dataclass_fields__),
         *("sweeper.max_batch_size", "sweeper.params", "sweep.dir", "sweep.subdir"),
     ],
 )
@@ -141,7 +142,8 @@ def test_two_jobs_of_one_run_do_not_run_side_by_side(tmp_path: Path, monkeypatch
     """Other stages of the same run wait; a job of another run would not."""
     from collections import deque
 
-    queue = Queue(tmp_path, tmp_path, Limits(), print, lambda _: [Node("n", Bundle(cpus=8.0))])
+    monkeypatch.setattr(sweep, "living_nodes", lambda ledger: [Node("n", Bundle(cpus=8.0))])
+    queue = Queue(tmp_path, tmp_path, LauncherSettings(), Progress())
     monkeypatch.setattr(queue, "_start", lambda job, _: queue._running.update({job.number: SimpleNamespace(job=job)}))
     request = Request((Bundle(cpus=1.0),))
     jobs = deque(Job(number, (), (), run, request) for number, run in enumerate(("a", "b", "a")))

@@ -19,8 +19,8 @@ from codegrep.errors import ConfigError
 from codegrep.hydra_settings import PassedOn
 from codegrep.pipeline.run_identity import run_name
 from codegrep.sweeps import search as searches
-from codegrep.sweeps.search_record import Named, Report, SearchRecord, next_point, values_of
-from codegrep.sweeps.search_tune import Proposals, Rungs
+from codegrep.sweeps.search_record import Report, SearchRecord, TrialRun, next_point, values_of
+from codegrep.sweeps.search_tune import Asha, Proposals
 
 ROOT = Path(__file__).parents[2]
 CHOICES = [None, True, "a, b", "it's [c]", "k=v", 1e-5, [1, {"a": "b,c"}], "null"]
@@ -31,8 +31,8 @@ def sweep(**more: Any) -> SearchConfig:
     return SearchConfig(name="mine", **given)
 
 
-def unnamed(values: Any) -> Named:
-    return Named((), "")
+def unnamed(values: Any) -> TrialRun:
+    return TrialRun((), "")
 
 
 def play(settings: SearchConfig, folder: Path, f05: Any, starts: list[int], steps: int = 9) -> list[tuple[Any, int]]:
@@ -40,7 +40,7 @@ def play(settings: SearchConfig, folder: Path, f05: Any, starts: list[int], step
     reached: dict[int, int] = {}
     for most in [*starts, 10**6]:
         record = SearchRecord(folder)
-        rungs, proposals = Rungs(settings, record, steps), Proposals(settings, record, unnamed)
+        asha, proposals = Asha(settings, record, steps), Proposals(settings, record, unnamed)
         reports = 0
         while len(record.trials) < settings.trials or record.unfinished():
             proposed = proposals.suggest(name := f"{most}-{len(record.trials)}-{reports}")
@@ -52,7 +52,7 @@ def play(settings: SearchConfig, folder: Path, f05: Any, starts: list[int], step
                 reports += 1
                 reached[number] = max(step, reached.get(number, 0))
                 result = {"f05": f05(number), "step": step}
-                if rungs.on_trial_result(None, trial, result) == rungs.STOP:  # type: ignore[arg-type]
+                if asha.on_trial_result(None, trial, result) == asha.STOP:  # type: ignore[arg-type]
                     break
             if reports == most:
                 break
@@ -100,8 +100,8 @@ def test_a_run_is_tried_once(tmp_path: Path, space: dict[str, Any]) -> None:
     """A choice that stands twice, and a key that changes no result."""
     settings = sweep(space={"x": space}, trials=4)
 
-    def name(values: Any) -> Named:
-        return Named((), f"run-{values['x']}" if "choices" in space else "run")
+    def name(values: Any) -> TrialRun:
+        return TrialRun((), f"run-{values['x']}" if "choices" in space else "run")
 
     proposals = Proposals(settings, SearchRecord(tmp_path), name)
     found = [proposals.suggest(str(number)) for number in range(4)]
@@ -111,12 +111,12 @@ def test_a_run_is_tried_once(tmp_path: Path, space: dict[str, Any]) -> None:
 
 def test_values_reach_the_trial_and_the_printed_command(tmp_path: Path) -> None:
     typed_before = ("+experiment=v3", "data=git_history", "data.sources.git_history.args.path=.", f"outputs={tmp_path}")
-    base = searches.Base(typed_before, PassedOn(("--config-dir", "/a b"), ()))
+    base = searches.CommandLine(typed_before, PassedOn(("--config-dir", "/a b"), ()))
     for value in (None, "it's a, b", CHOICES):
-        named = base({"+data.sources.git_history.args.mine": value})
+        named = base.trial({"+data.sources.git_history.args.mine": value})
         assert not named.refused, named.refused
         typed = shlex.split(base.report({"+data.sources.git_history.args.mine": value}))
-        assert typed[:5] == ["python", "-m", "codegrep", "--config-dir", "/a b"]
+        assert typed[1:5] == ["-m", "codegrep", "--config-dir", "/a b"]
         for arguments in (named.arguments[2:], typed[5:]):
             config = load(compose_overrides(arguments))
             mine = config.data.sources["git_history"].args["mine"]
@@ -125,7 +125,7 @@ def test_values_reach_the_trial_and_the_printed_command(tmp_path: Path) -> None:
 
 
 def test_a_trial_that_cannot_be_run_says_why() -> None:
-    named = searches.Base(("+experiment=v3",), PassedOn())({"train.grpo.kl": -1})
+    named = searches.CommandLine(("+experiment=v3",), PassedOn()).trial({"train.grpo.kl": -1})
     assert named.run == "" and "train.grpo.kl is negative" in named.refused
 
 
@@ -140,7 +140,7 @@ _SEARCH = """
 import json, sys, time
 from pathlib import Path
 import ray
-from codegrep.sweeps.search_record import Named, SearchRecord
+from codegrep.sweeps.search_record import SearchRecord, TrialRun
 from codegrep.sweeps.search_tune import fit
 from codegrep.config import SearchConfig
 
@@ -160,7 +160,7 @@ def trial(config):
 ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
 sweep = SearchConfig("mine", {"x": {"low": 0.0, "high": 1.0}}, trials=8, grace=1, reduction=3)
 record = SearchRecord(folder)
-fitted = fit(sweep, record, trial, lambda values: Named((), str(values)), steps=9, at_once=1, folder=folder)
+fitted = fit(sweep, record, trial, lambda values: TrialRun((), str(values)), steps=9, at_once=1, folder=folder)
 assert not fitted.errors, fitted.errors
 print(json.dumps([[t.point["x"] for t in record.trials], record.ended]))
 """

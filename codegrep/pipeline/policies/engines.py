@@ -1,4 +1,4 @@
-"""How an experiment's engine is opened: one class for each way, named by engine.backend.
+"""How an experiment's engine is opened: one class for each kind, named by engine.backend.
 
 A backend is used in the driver. What it gives out is picklable and is used in workers: `follow` in those that train,
 `serve` in those that evaluate.
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Served:
-    """A model that does not change, ready to answer. make_policy: see RolloutLoop."""
+    """A model that does not change, ready to answer. make_policy: makes the policy of a rollout (RolloutLoop)."""
 
     engine: Engine
     chat: ChatFormat
@@ -42,15 +42,15 @@ class EngineHandle(Protocol):
     """An opened engine; picklable."""
 
     def follow(self, policy: LivePolicy) -> PolicyEngine:
-        """In a training worker: an engine that generates with the model in training."""
+        """Return, in a training worker, an engine that generates with the model in training."""
         ...
 
     def serve(self) -> Served:
-        """In an evaluation worker: an engine that generates with the files it was opened for."""
+        """Return, in an evaluation worker, an engine that generates with the files it was opened for."""
         ...
 
     def end(self) -> None:
-        """In the driver: free what runs outside the workers. Safe to call twice."""
+        """Free, in the driver, what runs outside the workers. Safe to call twice."""
         ...
 
 
@@ -69,7 +69,9 @@ class Backend(Protocol):
         """Start what runs outside the workers.
 
         Args:
-            files: model and adapter. lora_rank: of adapters that will be sent later; 0 for none.
+            config: of the run.
+            files: model and adapter.
+            lora_rank: of adapters that will be sent later; 0 for none.
             beside: what runs at the same time; all of it must fit into the cluster.
 
         Raises:
@@ -80,7 +82,7 @@ class Backend(Protocol):
 
 
 def backend_of(config: EngineConfig) -> Backend:
-    """The backend that engine.backend names.
+    """Return the backend that engine.backend names.
 
     Raises:
         ConfigError: there is no such class.
@@ -97,7 +99,7 @@ class InProcess:
     """The transformers engine, in each worker's own process."""
 
     def check(self, config: Config) -> None:
-        """See Backend."""
+        """Refuse stale weights: this engine is the model in training."""
         if config.engine.sync.max_staleness:
             raise ConfigError(
                 "engine.sync.max_staleness needs an engine with weights of its own",
@@ -105,7 +107,7 @@ class InProcess:
             )
 
     def open(self, config: Config, files: PolicyFiles, *, lora_rank: int, beside: Sequence[Demand]) -> EngineHandle:
-        """See Backend. Nothing is started."""
+        """Return a handle; nothing is started."""
         return InProcessHandle(
             config.engine,
             str(files.model),
@@ -132,11 +134,11 @@ class InProcessHandle:
     use_gpu: bool
 
     def follow(self, policy: LivePolicy) -> PolicyEngine:
-        """See EngineHandle. The model in training itself: there is nothing to send."""
+        """Return an engine around the model in training itself: there is nothing to send."""
         return SharedModelEngine(self._engine(policy.model, policy.tokenizer))
 
     def serve(self) -> Served:
-        """See EngineHandle."""
+        """Load the model into this process."""
         import os
 
         import torch
@@ -154,7 +156,7 @@ class InProcessHandle:
         return Served(self._engine(loaded.to("cuda") if self.use_gpu else loaded, tokenizer), ChatFormat(tokenizer))
 
     def end(self) -> None:
-        """See EngineHandle."""
+        """Nothing runs outside the workers."""
 
     def _engine(self, model: Any, tokenizer: Any) -> Any:
         from codegrep.engines.transformers_engine import TransformersEngine
@@ -174,7 +176,7 @@ class Replicas:
     """vLLM in Ray actors."""
 
     def check(self, config: Config) -> None:
-        """See Backend."""
+        """Refuse settings that vLLM or the trainer's adapters cannot follow."""
         from codegrep.engines.vllm_arguments import check_vllm
 
         if config.engine.vllm is None:
@@ -193,7 +195,7 @@ class Replicas:
             )
 
     def open(self, config: Config, files: PolicyFiles, *, lora_rank: int, beside: Sequence[Demand]) -> EngineHandle:
-        """See Backend. Returns when every replica answers, with the adapter of `files` if there is one."""
+        """Start the replicas; return when every one answers, with the adapter of `files` if there is one."""
         import asyncio
         import json
 
@@ -250,7 +252,7 @@ class ReplicasHandle:
     model: str
 
     def follow(self, policy: LivePolicy) -> PolicyEngine:
-        """See EngineHandle. Every worker sends the adapter; all have the same one, and a replica takes it once."""
+        """Return the replicas. Every worker sends the same adapter, and a replica takes it once."""
         from peft import PeftModel
 
         from codegrep.training.lora import package_adapter
@@ -259,13 +261,13 @@ class ReplicasHandle:
         return FollowingReplicas(self.remote, partial(package_adapter, policy.model), self.config.sync)
 
     def serve(self) -> Served:
-        """See EngineHandle."""
+        """Return the replicas."""
         from codegrep.engines.models import load_tokenizer
 
         return Served(self.remote, ChatFormat(load_tokenizer(Path(self.model))))
 
     def end(self) -> None:
-        """See EngineHandle."""
+        """End the replicas."""
         with suppress(Exception):  # Ray may be gone already
             self.remote.end()
 
@@ -274,7 +276,7 @@ class EndpointBackend:
     """A compatible endpoint, for evaluation. Its model is the `base` of the results; nothing can be trained on it."""
 
     def check(self, config: Config) -> None:
-        """See Backend."""
+        """Refuse training, and models that the endpoint does not have."""
         if config.engine.openai is None:
             raise ConfigError(
                 "engine.backend is that of an endpoint, and engine.openai is not set", "Use engine=openai"
@@ -290,7 +292,7 @@ class EndpointBackend:
             )
 
     def open(self, config: Config, files: PolicyFiles, *, lora_rank: int, beside: Sequence[Demand]) -> EngineHandle:
-        """See Backend. Nothing is started."""
+        """Return a handle; nothing is started."""
         return EndpointHandle(config.engine, str(files.model))
 
 
@@ -302,7 +304,7 @@ class EndpointHandle:
     model: str
 
     def follow(self, policy: LivePolicy) -> PolicyEngine:
-        """See EngineHandle.
+        """Refuse: there are no weights to train.
 
         Raises:
             ConfigError: always.
@@ -310,7 +312,7 @@ class EndpointHandle:
         raise ConfigError("engine=openai cannot be trained on", "Use engine=vllm or engine=transformers")
 
     def serve(self) -> Served:
-        """See EngineHandle."""
+        """Return a client of the endpoint."""
         from codegrep.engines.models import load_tokenizer
         from codegrep.engines.openai_engine import OpenAIEngine
 
@@ -320,7 +322,7 @@ class EndpointHandle:
         return Served(endpoint, chat, lambda engine, sampling, seed: ChatPolicy(endpoint, chat, sampling, seed))
 
     def end(self) -> None:
-        """See EngineHandle."""
+        """Nothing runs outside the workers."""
 
 
 async def _started(remote: RemoteEngine, package: Any) -> None:

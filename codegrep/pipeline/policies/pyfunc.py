@@ -44,15 +44,16 @@ class PolicyModel:
         self._files = policy_of(self._package, self._places.artifacts)
 
     def predict(self, model_input: DataFrame, params: dict[str, Any] | None = None) -> list[list[str]]:
-        """Files to change, best first, for each row; empty where the policy gave no readable answer.
+        """Return the files to change, best first, for each row; empty where the policy gave no readable answer.
 
         Args:
             model_input: columns problem_statement, repository (a local clone, or a URL to clone from) and base_commit
                 (full hash).
-            params: none are known.
+            params: none are known; MLflow gives them.
 
         Raises:
-            DataError: a column is missing. RepositoryError: no such repository or commit.
+            DataError: a column is missing.
+            RepositoryError: no such repository or commit.
         """
         missing = [column for column in COLUMNS if column not in model_input]
         if missing:
@@ -102,7 +103,7 @@ class PolicyModel:
 
 
 def _load_pyfunc(path: str) -> PolicyModel:
-    """MLflow's hook."""
+    """Open a package; MLflow calls this."""
     return PolicyModel(Path(path))
 
 

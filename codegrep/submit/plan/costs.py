@@ -55,7 +55,7 @@ class Costs:
 
 
 def with_measured(costs: Costs, file: Path) -> Costs:
-    """The costs with the values of a file that scripts/bench/unit_costs.py wrote on this machine.
+    """Return the costs with the values of a file that scripts/bench/unit_costs.py wrote on this machine.
 
     Raises:
         ConfigError: the file is no such file.

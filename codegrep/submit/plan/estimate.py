@@ -18,8 +18,18 @@ GIT_ADDS_PER_SECOND = 1 / 0.006  # `git worktree add --no-checkout`, one reposit
 
 @dataclass(frozen=True)
 class Size:
-    """What the data set and the site are. repositories, issues: of training and held-out together. Cores, GPUs, memory
-    and disk are those of all nodes together.
+    """What the data set and the site are.
+
+    Attributes:
+        repositories: of training and held-out issues together.
+        issues: of training and held-out together.
+        held_out: issues.
+        times: so many times the data and the rollouts of a step.
+        nodes: of the cluster.
+        cores: CPU cores of all nodes.
+        gpus: GPUs of all nodes.
+        memory_gib: of all nodes.
+        disk_gib: of all nodes.
     """
 
     repositories: int = 1_800
@@ -55,7 +65,7 @@ class Limit:
 
     @property
     def headroom(self) -> float:
-        """What there is by what is needed."""
+        """Ratio of what there is to what is needed."""
         return float("inf") if self.need <= 0 else self.have / self.need
 
 
@@ -88,12 +98,12 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """Generation and tools take turns within a rollout, but not over rollouts: the longer of the two counts."""
+        """Wall time; of generation and tools, which overlap between rollouts, the longer counts."""
         return max(self.generation, self.tools) + self.scoring + self.update
 
 
 def step_of(config: Config, shape: Shape, costs: Costs, size: Size) -> Step:
-    """What one optimiser step costs."""
+    """Return what one optimiser step costs."""
     grpo, agent, tools = config.train.grpo, config.agent, config.tools
     rollouts = grpo.prompts_per_step * grpo.group_size * size.times
     turns = agent.exploration_turns
@@ -130,13 +140,13 @@ def step_of(config: Config, shape: Shape, costs: Costs, size: Size) -> Step:
 
 
 def plan(config: Config, shape: Shape, costs: Costs, size: Size) -> Plan:
-    """The whole plan."""
+    """Return the whole plan."""
     step = step_of(config, shape, costs, size)
     stages = {
         "prepare": _prepare(config, costs, size),
-        "train: one step": _one_step(step, size),
+        "train: one step": _one_step(step),
         "train: all steps": _training(config, shape, costs, size, step),
-        "evaluate": _evaluation(config, shape, costs, size, step),
+        "evaluate": _evaluation(config, costs, size, step),
     }
     return Plan(stages, sorted(_limits(config, shape, costs, size, step), key=lambda limit: limit.headroom))
 
@@ -156,7 +166,7 @@ def _prepare(config: Config, costs: Costs, size: Size) -> list[Line]:
     ]
 
 
-def _one_step(step: Step, size: Size) -> list[Line]:
+def _one_step(step: Step) -> list[Line]:
     return [
         Line("rollouts", step.rollouts, "", "prompts_per_step x group_size"),
         Line("tool calls, at most", step.calls, "", "rollouts x exploration_turns x max_calls"),
@@ -202,7 +212,7 @@ def _training(config: Config, shape: Shape, costs: Costs, size: Size, step: Step
     ]
 
 
-def _evaluation(config: Config, shape: Shape, costs: Costs, size: Size, step: Step) -> list[Line]:
+def _evaluation(config: Config, costs: Costs, size: Size, step: Step) -> list[Line]:
     issues = size.held_out * size.times
     share = issues * len(config.evaluate.models) / max(step.rollouts, 1.0)
     gpus = min(size.gpus, float(config.evaluate.actors)) if config.train.use_gpu else 1.0
@@ -292,12 +302,12 @@ def _limits(config: Config, shape: Shape, costs: Costs, size: Size, step: Step) 
 
 
 def scaled(size: Size, times: float) -> Size:
-    """The same site with `times` the repositories, issues and rollouts of a step."""
+    """Return the same site with `times` the repositories, issues and rollouts of a step."""
     return replace(size, times=times)
 
 
 def first_to_break(limits: Sequence[Limit]) -> Limit | None:
-    """The limit that gives way first, None where all hold."""
+    """Return the limit that gives way first, None where all hold."""
     low = min(limits, key=lambda limit: limit.headroom)
     return low if low.headroom < 1.0 else None
 

@@ -21,11 +21,11 @@ class Shape:
     linear_width: int
 
     def kv_bytes(self, bytes_per_value: int = 2) -> float:
-        """Of one token, keys and values of all layers."""
+        """Return the bytes of one token: keys and values of all layers."""
         return 2.0 * self.layers * self.kv_heads * self.head_size * bytes_per_value
 
     def lora_parameters(self, rank: int) -> float:
-        """A and B of every projection."""
+        """Count the parameters of A and B of every projection."""
         return float(rank * self.linear_width)
 
 
@@ -48,7 +48,7 @@ KNOWN = {
 
 
 def shape_of(config: Config) -> Shape:
-    """The model's shape: a known one, or read from the folder's config.json.
+    """Return the model's shape: a known one, or read from the folder's config.json.
 
     Raises:
         ConfigError: neither is there.
