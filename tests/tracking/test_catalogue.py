@@ -19,7 +19,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from codegrep.engines.in_process import SharedModelEngine
 from rich.console import Console
 
 from codegrep.config import GuardRailsConfig, RailConfig

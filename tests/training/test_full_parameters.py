@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import torch
-from codegrep.engines.in_process import SharedModelEngine
 
 from codegrep.compose import compose_overrides, load
 from codegrep.engines.engine import GenerationRequest, Sampling
