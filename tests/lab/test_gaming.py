@@ -101,7 +101,7 @@ def test_real_issues_become_worlds() -> None:
 
 
 def test_the_documentation_ships_this_result(shipped: Played) -> None:
-    assert gaming_markdown(shipped).strip() in (DOCS / "gaming-suite.md").read_text(encoding="utf-8")
+    assert gaming_markdown(shipped).strip() in (DOCS / "explanation" / "gaming-suite.md").read_text(encoding="utf-8")
 
 
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -193,7 +193,7 @@ def test_designs_by_name() -> None:
 
 
 def test_the_documented_design_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (Path(__file__).parents[2] / "docs" / "reward-designs.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "tutorials" / "own-reward.md").read_text(encoding="utf-8")
     code, settings = (re.search(rf"```{kind}\n(.*?)```", text, re.DOTALL) for kind in ("python", "yaml"))
     assert code is not None
     assert settings is not None

@@ -1,4 +1,4 @@
-"""docs/sandbox.md does what it says, word for word; the paper's limits are those of conf/."""
+"""docs/how-to/sandbox.md does what it says, word for word; the paper's limits are those of conf/."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
-    blocks = re.findall(r"```(python|text)\n(.*?)```", (ROOT / "docs" / "sandbox.md").read_text("utf-8"), re.DOTALL)
+    blocks = re.findall(r"```(python|text)\n(.*?)```", (ROOT / "docs" / "how-to" / "sandbox.md").read_text("utf-8"), re.DOTALL)
     program = "\n".join(text for kind, text in blocks if kind == "python")
     shown = "".join(text for kind, text in blocks if kind == "text")
     done = subprocess.run(
