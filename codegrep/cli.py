@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import difflib
 import importlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from codegrep.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -46,11 +49,21 @@ def named(word: str) -> Command | None:
     return COMMANDS.get(word)
 
 
-def mistyped(word: str) -> str:
-    """Return the nearest command to a bare word that is none, or ''."""
-    if not word.isidentifier():
-        return ""
-    return next(iter(difflib.get_close_matches(word, COMMANDS, n=1)), "")
+def refuse_bare_word(word: str, experiments: Sequence[str]) -> None:
+    """Refuse a first word that is no command, no override and no option.
+
+    Raises:
+        ConfigError: names the nearest experiment or command.
+    """
+    if not word or "=" in word or word[0] in "-+~":
+        return
+    if word in experiments:
+        raise ConfigError(f"there is no command '{word}'", f"Did you mean +experiment={word}?")
+    near = difflib.get_close_matches(word, [*COMMANDS, *experiments], n=1, cutoff=0.5)
+    name = f"+experiment={near[0]}" if near and near[0] in experiments else "".join(near)
+    raise ConfigError(
+        f"there is no command '{word}'", f"Did you mean {name}?" if name else "See python -m codegrep --help"
+    )
 
 
 def run(command: Command, argv: list[str]) -> int:

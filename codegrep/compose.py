@@ -11,8 +11,8 @@ from typing import Any, cast
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from codegrep.conf_folder import CONF
 from codegrep.config import Config
-from codegrep.config.folder import CONF
 from codegrep.config.reading import checked, unknown_key
 from codegrep.engines.cpu import resolve_dtype
 from codegrep.errors import ConfigError

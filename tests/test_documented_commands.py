@@ -38,7 +38,7 @@ def documented() -> list[tuple[str, str]]:
 
 def arguments_of(line: str) -> list[str]:
     """Words; an ellipsis stands for arguments that are given elsewhere."""
-    return [word for word in shlex.split(line.replace("$PWD", "/here")) if word != "…"]
+    return [word for word in shlex.split(line.replace("$PWD", "/here").replace("--cfg job", "")) if word != "…"]
 
 
 @cache

@@ -15,8 +15,8 @@ import codegrep
 HOUSE = Path(codegrep.__file__).parent
 # From the ground up. A room may import every room of the lines before its own, and no other of its own line.
 FLOORS = """
-errors text
-overrides
+errors text conf_folder
+overrides ending
 config
 issues
 runtime protocol metrics tracking
@@ -30,7 +30,7 @@ labels lab compare
 sweeps
 submit
 cli
-usage
+usage app
 __main__
 """
 LEVEL = {room: level for level, line in enumerate(FLOORS.split("\n")) for room in line.split()}

@@ -31,7 +31,7 @@ class ClusterConfig:
     name: str = setting("label")
     address: str | None = setting("null: a local Ray; auto or host:port: join a cluster")
     num_cpus: int | None = setting("CPUs of a local Ray; null: all", ge=1)
-    object_store_gib: float = setting("object store of a local Ray, GiB", gt=0)
+    object_store_gib: float = setting("object store of a local Ray, GiB; of no use where one is joined", ge=0)
     storage: str = setting(
         "fsspec address (s3://bucket/path) for finished artifacts and checkpoints; empty: `outputs`", default=""
     )

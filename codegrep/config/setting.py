@@ -8,7 +8,7 @@ from pydantic import ConfigDict, Field
 from pydantic.dataclasses import dataclass
 
 T = TypeVar("T")
-_CONFIG = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
+_CONFIG = ConfigDict(extra="forbid", coerce_numbers_to_str=True, defer_build=True)
 
 
 def setting(doc: str, *, paper: str = "", **field: Any) -> Any:

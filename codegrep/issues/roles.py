@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from codegrep.config.folder import CONF
+from codegrep.conf_folder import CONF
 from codegrep.errors import ConfigError
 from codegrep.issues.repositories import is_repo_label
 

@@ -10,8 +10,8 @@ import pytest
 from omegaconf import OmegaConf
 
 from codegrep.compose import compose_overrides
+from codegrep.conf_folder import CONF
 from codegrep.config import DataConfig, SourceConfig, SplitConfig
-from codegrep.config.folder import CONF
 from codegrep.errors import ConfigError, DataError
 from codegrep.issues.issue import Issue
 from codegrep.issues.load import build_source, load_issues
