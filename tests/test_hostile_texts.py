@@ -53,10 +53,10 @@ from codegrep.protocol.shown import shown_files
 from codegrep.retrievers.bm25 import tokenise, tokenise_path
 from codegrep.rollout.terms import search_terms
 from codegrep.sandbox.guard import PathRefused, check_text
-from codegrep.sandbox.literals import required_literals, whole_literals
 from codegrep.sandbox.tools import ArgumentError, Glob, Grep, Read
 from codegrep.sandbox.tools.formatting import fit, shown_line
 from codegrep.sandbox.tools.listing import plain_glob
+from codegrep.sandbox.tools.literals import whole_literals
 from codegrep.sandbox.tools.matches import BlockReader, LineReader, MatchReader, name_words
 from codegrep.sandbox.tools.output_columns import Printed
 from codegrep.sandbox.tools.pathglob import matches_glob
@@ -157,7 +157,6 @@ def _tools(text: str) -> None:
     matches_glob(short.strip("\n/") or "a", "**/*a*a*a*b")
     name_words(short)
     for ignore_case in (False, True):
-        required_literals(short, ignore_case)
         whole_literals(short, ignore_case)
 
 

@@ -16,7 +16,6 @@ from typing import Any, cast
 from codegrep.config import ToolsConfig
 from codegrep.errors import CodegrepError, ConfigError
 from codegrep.protocol.calls import ToolCall, ToolResult, ToolStatus
-from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.tools import ArgumentError, Glob, Grep, Outcome, Read, SearchPrograms, Tool
 from codegrep.sandbox.tools.tool import Argument, fault, mistake
 
@@ -39,18 +38,14 @@ class Toolbox:
     Args:
         limits: caps and deadlines; `names` holds "grep", "glob", "read" or dotted names of classes that meet Tool.
         programs: the search programs; found by itself when None.
-        index: which files of a tree can match a pattern; None searches whole trees.
 
     Raises:
         ConfigError: a name that is no tool.
     """
 
-    def __init__(
-        self, limits: ToolsConfig, programs: SearchPrograms | None = None, index: ContentIndex | None = None
-    ) -> None:
+    def __init__(self, limits: ToolsConfig, programs: SearchPrograms | None = None) -> None:
         self.limits = limits
-        self.index = index
-        offered = {"programs": programs or SearchPrograms(most=limits.concurrency), "index": index}
+        offered = {"programs": programs or SearchPrograms(most=limits.concurrency)}
         tools = [_make(name, limits, offered) for name in limits.names]
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):

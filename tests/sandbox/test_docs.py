@@ -17,7 +17,9 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_page_runs_and_prints_what_it_shows(tmp_path: Path) -> None:
-    blocks = re.findall(r"```(python|text)\n(.*?)```", (ROOT / "docs" / "how-to" / "sandbox.md").read_text("utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"```(python|text)\n(.*?)```", (ROOT / "docs" / "how-to" / "sandbox.md").read_text("utf-8"), re.DOTALL
+    )
     program = "\n".join(text for kind, text in blocks if kind == "python")
     shown = "".join(text for kind, text in blocks if kind == "text")
     done = subprocess.run(

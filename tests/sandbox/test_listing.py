@@ -13,7 +13,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from codegrep.sandbox import ArgumentError, Outcome
-from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.tools import Glob, SearchPrograms, find_ripgrep
 from codegrep.sandbox.tools import listing as listing_module
 from codegrep.sandbox.tools.listing import plain_glob
@@ -51,14 +50,20 @@ class Counting(SearchPrograms):
         return super().files(pattern)
 
 
+class Unlisted(listing_module.Listing):
+    def names(self, root: Path, folder: str, glob: str) -> None:
+        return None
+
+
 def asked(tool: Glob, root: Path, **arguments: Any) -> Outcome:
     return asyncio.run(tool.run(root, tool.check(arguments)))
 
 
 def tools(root: Path) -> tuple[Glob, Glob, Counting]:
-    index, programs = ContentIndex(), Counting()
-    index.add(root, root, "0" * 40)
-    return Glob(tool_limits(), SearchPrograms()), Glob(tool_limits(), programs, index), programs
+    programs = Counting()
+    plain = Glob(tool_limits(), SearchPrograms())
+    plain._listing = Unlisted()
+    return plain, Glob(tool_limits(), programs), programs
 
 
 PATTERNS = [
@@ -104,31 +109,20 @@ def test_what_is_left_to_ripgrep(pattern: str) -> None:
     assert plain_glob(pattern) is None
 
 
-def test_a_tree_of_which_nobody_said_that_it_does_not_change_is_listed_each_time(root: Path, tmp_path: Path) -> None:
-    _, listing, programs = tools(root)
-    (tmp_path / "a.py").write_text("x")
-    assert [f.path for f in asked(listing, tmp_path, pattern="*.py").files] == ["a.py"]
-    (tmp_path / "b.py").write_text("x")
-    assert [f.path for f in asked(listing, tmp_path, pattern="*.py").files] == ["a.py", "b.py"]
-    assert programs.started == 2
-
-
 def test_a_tree_with_too_many_names_is_ripgreps(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listing_module, "_MOST_NAMES", 5)
     plain, listing, programs = tools(root)
     assert asked(listing, root, pattern="a.py") == asked(plain, root, pattern="a.py") and programs.started == 1
 
 
-def test_another_commit_under_the_same_name_is_listed_anew(root: Path, tmp_path: Path) -> None:
-    index = ContentIndex()
-    tool = Glob(tool_limits(), SearchPrograms(), index)
-    for commit, name in (("1" * 40, "a.py"), ("2" * 40, "b.py")):
+def test_another_tree_under_the_same_name_is_listed_anew(tmp_path: Path) -> None:
+    tool = Glob(tool_limits(), SearchPrograms())
+    for name in ("a.py", "b.py"):
         tree = tmp_path / "tree"
         tree.mkdir()
         (tree / name).write_text("x")
-        index.add(tree, tmp_path, commit)
         assert [f.path for f in asked(tool, tree, pattern="*.py").files] == [name]
-        tree.rename(tmp_path / commit)
+        tree.rename(tmp_path / name)
 
 
 @pytest.mark.parametrize("error", [OSError(errno.EMFILE, "no handle left"), FileNotFoundError("gone")])
@@ -156,9 +150,9 @@ def test_lists_are_kept_up_to_a_number_of_names(root: Path, tmp_path: Path, monk
         for name in "ab":
             (tmp_path / str(number)).mkdir(exist_ok=True)
             (tmp_path / str(number) / name).write_text("x")
-        assert sorted(listing.names(tmp_path / str(number), "1" * 40, ".", "*") or ()) == [b"a", b"b"]
+        assert sorted(listing.names(tmp_path / str(number), ".", "*") or ()) == [b"a", b"b"]
     assert len(listing._trees) == 2
-    assert len(listing.names(root, "1" * 40, ".", "*.py") or ()) > 5 and not listing._trees
+    assert len(listing.names(root, ".", "*.py") or ()) > 5 and not listing._trees
 
 
 def test_a_name_on_which_stars_fall_in_many_ways() -> None:

@@ -13,7 +13,6 @@ from codegrep.config import ToolsConfig
 from codegrep.issues.paths import is_test_path
 from codegrep.protocol.calls import FileMatches, ToolStatus
 from codegrep.sandbox.guard import Guard, PathRefused
-from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.tools.arguments import check_arguments
 from codegrep.sandbox.tools.formatting import fit, shown_line, shown_path
 from codegrep.sandbox.tools.listing import Listing, plain_glob
@@ -36,16 +35,10 @@ class Glob:
     name = "glob"
     description = "List files whose path matches a glob such as src/**/*.py; *.py matches at any depth."
 
-    def __init__(
-        self, limits: ToolsConfig, programs: SearchPrograms | None = None, index: ContentIndex | None = None
-    ) -> None:
-        """
-        Args:
-            index: knows which trees do not change; their files are listed once.
-        """
+    def __init__(self, limits: ToolsConfig, programs: SearchPrograms | None = None) -> None:
         self._limits = limits
         self._programs = programs or SearchPrograms()
-        self._index, self._listing = index, Listing()
+        self._listing = Listing()
         # One at a time: who asks about a tree that is being listed waits for it anyway.
         self._lister = ThreadPoolExecutor(1, thread_name_prefix="listing")
         self._threads = ThreadPoolExecutor(max(1, limits.concurrency), thread_name_prefix="glob")
@@ -120,12 +113,11 @@ class Glob:
         return Outcome(ToolStatus.OK, text, files, truncated=shown < len(paths), files_found=len(paths))
 
     async def _listed(self, root: Path, folder: str, pattern: str) -> list[bytes] | None:
-        state = self._index.state_at(root) if self._index is not None else None
-        if state is None or plain_glob(pattern) is None:
+        if not self._programs.has_ripgrep or plain_glob(pattern) is None:
             return None
         loop = asyncio.get_running_loop()
         try:
-            listing = loop.run_in_executor(self._lister, self._listing.names, root, state, folder, pattern)
+            listing = loop.run_in_executor(self._lister, self._listing.names, root, folder, pattern)
             return await asyncio.wait_for(listing, self._limits.glob_timeout)
         except TimeoutError:
             raise ProcessTimeout(self._limits.glob_timeout, starved=True) from None

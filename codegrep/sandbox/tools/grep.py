@@ -17,10 +17,9 @@ from codegrep.config import ToolsConfig
 from codegrep.issues.paths import is_test_path
 from codegrep.protocol.calls import FileMatches, ToolStatus
 from codegrep.sandbox.guard import Guard, PathRefused
-from codegrep.sandbox.index import ContentIndex
-from codegrep.sandbox.literals import whole_literals
 from codegrep.sandbox.tools.arguments import check_arguments
 from codegrep.sandbox.tools.formatting import fit, shown_line, shown_path
+from codegrep.sandbox.tools.literals import whole_literals
 from codegrep.sandbox.tools.matches import (
     MAX_OUTPUT,
     BlockReader,
@@ -49,8 +48,7 @@ class Grep:
 
     Hidden files are left out, `.gitignore` has no say, links are not followed, binary files are skipped. Results are in
     the order of paths, so the same call always gives the same answer. Calls at the same time whose patterns are plain
-    texts share a process (together.py). With an index, ripgrep is given the files that can match in place of the tree.
-    The answer is the same in every case.
+    texts share a process (shared_search.py), which changes no answer.
 
     A search that meets its deadline is the model's mistake when it had a fair share of a core until then (the pattern
     is too heavy), and the machine's fault when it had not.
@@ -59,16 +57,12 @@ class Grep:
     name = "grep"
     description = "Search file contents with a regular expression. Gives path:line:text for each matching line."
 
-    def __init__(
-        self, limits: ToolsConfig, programs: SearchPrograms | None = None, index: ContentIndex | None = None
-    ) -> None:
+    def __init__(self, limits: ToolsConfig, programs: SearchPrograms | None = None) -> None:
         self._limits = limits
         self._programs = programs or SearchPrograms()
-        self._index = index if self._programs.has_ripgrep else None
-        # One at a time: the first call for a tree makes its signatures, the others wait for them anyway.
-        self._indexing = ThreadPoolExecutor(1, thread_name_prefix="index")
         self._width = line_bytes(limits.max_line_chars)
-        self._together = Together(limits.max_matches, MAX_FILES, self._width, self._indexing)
+        threads = ThreadPoolExecutor(1, thread_name_prefix="shared-search")
+        self._together = Together(limits.max_matches, MAX_FILES, self._width, threads)
         self.parameters: Mapping[str, Any] = {
             "type": "object",
             "properties": {
@@ -138,18 +132,11 @@ class Grep:
             async def run(questions: Sequence[Question]) -> tuple[LineReader, LeaveOut] | None:
                 now = asyncio.get_running_loop().time()
                 shared = replace(search, pattern=any_of(questions), ignore_case=False, began=now)
-                if self._index is not None:
-                    # The index reads no flags; what it says about all in lower case holds for each.
-                    joined, ignore_case = "|".join(q.pattern for q in questions), any(q.ignore_case for q in questions)
-                    plain = replace(search, pattern=joined, ignore_case=ignore_case)
-                    shared.candidates = await self._candidates(self._index, plain)
                 lines = await shared.lines()
                 return None if lines is None else (lines, partial(self._is_left_out, guard))
 
             if (found := await self._together.ask(same, question, run)) is not None:
                 return found
-        if self._index is not None and not search.is_file:
-            search.candidates = await self._candidates(self._index, search)
         # The pattern is not to blame for what others made it wait for.
         latest = asyncio.get_running_loop().time() - _SHARED * self._limits.grep_timeout
         search.began = max(search.began, latest)
@@ -160,12 +147,6 @@ class Grep:
         if not guard.contains(os.fsdecode(path)):
             return True
         return self._limits.exclude_tests and is_test_path(shown_path(path))
-
-    async def _candidates(self, index: ContentIndex, search: _Search) -> list[str] | None:
-        asked = (search.root, search.path, search.pattern, search.include, search.ignore_case)
-        if index.is_ready(search.root):
-            return index.candidates(*asked)
-        return await asyncio.get_running_loop().run_in_executor(self._indexing, index.candidates, *asked)
 
     def _outcome(self, search: _Search, found: Found) -> Outcome:
         limits = self._limits
@@ -207,10 +188,7 @@ class _SearchBroke(Exception):
 
 @dataclass
 class _Search:
-    """One search: usually one process; three for a pattern that matches more than can be read.
-
-    candidates: the only files below `path` that can match; None where that is not known.
-    """
+    """One search: usually one process; three for a pattern that matches more than can be read."""
 
     programs: SearchPrograms
     root: Path
@@ -220,19 +198,18 @@ class _Search:
     include: list[str]
     ignore_case: bool
     limits: ToolsConfig
-    candidates: list[str] | None = None
     binary: bool = False
     began: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
     async def run(self) -> list[FileHits]:
         """All matching files in the order of their paths."""
         width = self.limits.max_line_chars
-        places, include = self._places()
-        command = self.programs.matches(self.pattern, places, include, self.ignore_case, width)
+        include = self._include()
+        command = self.programs.matches(self.pattern, [self.path], include, self.ignore_case, width)
         reader = await self._read(command, MAX_OUTPUT)
         if not reader.overflowed:
             return self._in_order(reader)
-        command = self.programs.counts(self.pattern, places, include, self.ignore_case)
+        command = self.programs.counts(self.pattern, [self.path], include, self.ignore_case)
         hits = self._in_order(await self._read(command, 8 * MAX_OUTPUT, counts=True))
         read = [h for h in hits if not (self.limits.exclude_tests and is_test_path(h.shown))][:MAX_FILES]
         places = [os.fsdecode(h.path) for h in read]
@@ -245,7 +222,7 @@ class _Search:
     async def lines(self) -> LineReader | None:
         """All matching lines, whole; None where that is more than can be read, takes too long, or fails."""
         reader = LineReader(MAX_OUTPUT)
-        command = self.programs.matches(self.pattern, *self._places(), self.ignore_case, None)
+        command = self.programs.matches(self.pattern, [self.path], self._include(), self.ignore_case, None)
         left = self.began + _SHARED * self.limits.grep_timeout - asyncio.get_running_loop().time()
         try:
             end = await self.programs.runner.run(command, self.root, max(0.05, left), reader.take)
@@ -253,12 +230,8 @@ class _Search:
             return None
         return reader if not end.stopped and end.code in (0, 1) else None
 
-    def _places(self) -> tuple[list[str], list[str]]:
-        """Files or a folder, and globs."""
-        if self.candidates is not None:
-            # ripgrep is asked also when no file can match: it says whether the pattern is one.
-            return self.candidates or [os.devnull], []
-        return [self.path], [] if self.is_file else self.include
+    def _include(self) -> list[str]:
+        return [] if self.is_file else self.include
 
     async def _read(self, command: Sequence[str], max_output: int, counts: bool = False) -> MatchReader:
         keep = max(1, self.limits.max_matches)

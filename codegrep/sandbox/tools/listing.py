@@ -1,4 +1,4 @@
-"""The files of a tree that does not change, listed once: a model guesses names by the dozen.
+"""The files of a tree, which does not change, listed once: a model guesses names by the dozen.
 
 Answers are those of ripgrep with `--files --glob`; only globs about which there can be no two opinions are answered.
 """
@@ -25,19 +25,17 @@ class Listing:
     """Lists of files by tree. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self._trees: OrderedDict[tuple[str, tuple[str, str]], list[bytes] | None] = OrderedDict()
+        self._trees: OrderedDict[tuple[str, int, int], list[bytes] | None] = OrderedDict()
         self._guard = threading.Lock()
 
-    def names(self, root: Path, state: tuple[str, str], folder: str, glob: str) -> list[bytes] | None:
+    def names(self, root: Path, folder: str, glob: str) -> list[bytes] | None:
         """The files below a folder that match, relative to it, in no order; None when ripgrep has to be asked.
 
         Args:
-            root: the tree of a commit.
-            state: the commit and the tree's digest; a list belongs to one state.
             folder: relative to it; "." for itself.
         """
         pattern = plain_glob(glob)
-        if pattern is None or (names := self._listed(os.fspath(root), state)) is None:
+        if pattern is None or (names := self._listed(root)) is None:
             return None
         if folder != ".":
             prefix = os.fsencode(folder) + b"/"
@@ -45,8 +43,13 @@ class Listing:
         matches = pattern.fullmatch
         return [name for name in names if matches(name) and _is_to_be_seen(name, pattern)]
 
-    def _listed(self, root: str, state: tuple[str, str]) -> list[bytes] | None:
-        key = (root, state)
+    def _listed(self, root: Path) -> list[bytes] | None:
+        status = root.stat()
+        key = (
+            os.fspath(root),
+            status.st_ino,
+            status.st_mtime_ns,
+        )  # a tree that was removed and made again is another one
         with self._guard:  # others who ask about this tree wait for it anyway
             if key in self._trees:
                 self._trees.move_to_end(key)
