@@ -221,7 +221,8 @@ class Bench:
         listing = statistics.mean(
             spent(lambda: _process([*git, "ls-tree", "-r", "--name-only", commit], clone.path)).cpu for _ in range(5)
         )
-        files = statistics.mean(spent(lambda: _process(programs.files("*.py"), lease.path)).cpu for _ in range(5))
+        rg_files = [str(programs.ripgrep), "--files", "--no-ignore", "--glob=*.py", "."]
+        files = statistics.mean(spent(lambda: _process(rg_files, lease.path)).cpu for _ in range(5))
         some = next(p.relative_to(lease.path).as_posix() for p in lease.path.rglob("*.py"))
         cat = statistics.mean(
             spent(lambda: _process([*git, "cat-file", "-p", f"{commit}:{some}"], clone.path)).cpu for _ in range(10)

@@ -214,12 +214,6 @@ def test_a_bad_pattern_is_named_in_ripgreps_words(tree: Tree, pattern: str, reas
     assert out.status is ToolStatus.MODEL_ERROR and reason in out.text and "\n" not in out.text
 
 
-@needs_ripgrep
-def test_a_bad_glob(tree: Tree) -> None:
-    out = grep(tree, None, {"pattern": "x", "include": "{a"})
-    assert out.status is ToolStatus.MODEL_ERROR and "unclosed alternate group" in out.text
-
-
 @pytest.mark.parametrize("ripgrep", BOTH)
 @pytest.mark.parametrize("form", ["{}", "-e {}", "--regexp={}", " {}"])
 def test_options_are_patterns(tree: Tree, ripgrep: str | None, form: str) -> None:

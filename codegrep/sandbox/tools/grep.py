@@ -9,7 +9,6 @@ import stat
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from codegrep.sandbox.tools.matches import (
     name_words,
     numbered,
 )
-from codegrep.sandbox.tools.pathglob import matches_glob
+from codegrep.sandbox.tools.pathglob import BadGlob, compiled, is_seen
 from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
 from codegrep.sandbox.tools.search import SearchPrograms, line_bytes, short_reason, split_globs
 from codegrep.sandbox.tools.shared_search import LeaveOut, Question, Together, any_of
@@ -46,9 +45,9 @@ _ABOUT_THE_REQUEST = re.compile(r"regex|glob|pattern|size limit", re.IGNORECASE)
 class Grep:
     """Regular-expression search with ripgrep (Rust syntax: linear time, no look-around, no back-references).
 
-    Hidden files are left out, `.gitignore` has no say, links are not followed, binary files are skipped. Results are in
-    the order of paths, so the same call always gives the same answer. Calls at the same time whose patterns are plain
-    texts share a process (shared_search.py), which changes no answer.
+    Which files a glob sees is pathglob's rule; `.gitignore` has no say, links are not followed, binary files are
+    skipped. Results are in the order of paths, so the same call always gives the same answer. Calls at the same time
+    whose patterns are plain texts share a process (shared_search.py), which changes no answer.
 
     A search that meets its deadline is the model's mistake when it had a fair share of a core until then (the pattern
     is too heavy), and the machine's fault when it had not.
@@ -86,6 +85,11 @@ class Grep:
             raise ArgumentError("argument 'pattern' is empty")
         if "\n" in str(checked["pattern"]) or "\r" in str(checked["pattern"]):
             raise ArgumentError("argument 'pattern' contains a line break; lines are searched one by one")
+        try:
+            for glob in split_globs(str(checked["include"])):
+                compiled(glob.removeprefix("!"))
+        except BadGlob as error:
+            raise ArgumentError(f"argument 'include' is no glob: {error}") from None
         return checked
 
     async def run(self, root: Path, arguments: Mapping[str, Argument]) -> Outcome:
@@ -107,9 +111,10 @@ class Grep:
             include=[glob.removeprefix("./") for glob in split_globs(str(arguments["include"]))],
             ignore_case=bool(arguments["ignore_case"]),
             limits=self._limits,
+            guard=guard,
         )
         try:
-            found = await self._found(search, guard)
+            found = await self._found(search)
         except ProcessFailed as error:
             return fault(str(error))
         except ProcessTimeout as error:
@@ -123,7 +128,7 @@ class Grep:
             return fault(str(error))
         return self._outcome(search, found)
 
-    async def _found(self, search: _Search, guard: Guard) -> Found:
+    async def _found(self, search: _Search) -> Found:
         texts = whole_literals(search.pattern, search.ignore_case)
         if texts is not None and self._programs.has_ripgrep and not search.is_file:
             question = Question(search.pattern, texts, search.ignore_case, name_words(search.pattern))
@@ -133,20 +138,14 @@ class Grep:
                 now = asyncio.get_running_loop().time()
                 shared = replace(search, pattern=any_of(questions), ignore_case=False, began=now)
                 lines = await shared.lines()
-                return None if lines is None else (lines, partial(self._is_left_out, guard))
+                return None if lines is None else (lines, search.is_left_out)
 
             if (found := await self._together.ask(same, question, run)) is not None:
                 return found
         # The pattern is not to blame for what others made it wait for.
         latest = asyncio.get_running_loop().time() - _SHARED * self._limits.grep_timeout
         search.began = max(search.began, latest)
-        hits = [h for h in await search.run() if not self._is_left_out(guard, h.path)]
-        return Found.of(hits, self._limits.max_matches, MAX_FILES)
-
-    def _is_left_out(self, guard: Guard, path: bytes) -> bool:
-        if not guard.contains(os.fsdecode(path)):
-            return True
-        return self._limits.exclude_tests and is_test_path(shown_path(path))
+        return Found.of(await search.run(), self._limits.max_matches, MAX_FILES)
 
     def _outcome(self, search: _Search, found: Found) -> Outcome:
         limits = self._limits
@@ -198,6 +197,7 @@ class _Search:
     include: list[str]
     ignore_case: bool
     limits: ToolsConfig
+    guard: Guard
     binary: bool = False
     began: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
@@ -211,8 +211,7 @@ class _Search:
             return self._in_order(reader)
         command = self.programs.counts(self.pattern, [self.path], include, self.ignore_case)
         hits = self._in_order(await self._read(command, 8 * MAX_OUTPUT, counts=True))
-        read = [h for h in hits if not (self.limits.exclude_tests and is_test_path(h.shown))][:MAX_FILES]
-        places = [os.fsdecode(h.path) for h in read]
+        places = [os.fsdecode(h.path) for h in hits[:MAX_FILES]]
         command = self.programs.matches(
             self.pattern, places, [], self.ignore_case, width, per_file=max(1, self.limits.max_matches)
         )
@@ -229,6 +228,18 @@ class _Search:
         except (ProcessTimeout, ProcessFailed):
             return None
         return reader if not end.stopped and end.code in (0, 1) else None
+
+    def is_left_out(self, path: bytes) -> bool:
+        """Return whether a file that was searched is no part of the answer."""
+        name = os.fsdecode(path)
+        # ripgrep has chosen by the globs, but for what is hidden.
+        if not self.is_file and (not self.programs.has_ripgrep or name.startswith(".") or "/." in name):
+            exempt = 0 if self.path == "." else self.path.count("/") + 1
+            if not is_seen(name, self.include, exempt):
+                return True
+        if not self.guard.contains(name):
+            return True
+        return self.limits.exclude_tests and is_test_path(shown_path(path))
 
     def _include(self) -> list[str]:
         return [] if self.is_file else self.include
@@ -256,10 +267,7 @@ class _Search:
         return reader
 
     def _in_order(self, reader: MatchReader) -> list[FileHits]:
-        hits = sorted(reader.hits(), key=lambda h: h.path)
-        if self.programs.has_ripgrep or self.is_file or not self.include:
-            return hits
-        return [h for h in hits if any(matches_glob(h.shown, glob) for glob in self.include)]
+        return sorted((h for h in reader.hits() if not self.is_left_out(h.path)), key=lambda h: h.path)
 
 
 def _is_file(root: Path, path: str) -> bool | None:

@@ -16,6 +16,7 @@ from codegrep.protocol.calls import FileMatches, ToolStatus
 from codegrep.sandbox.guard import Guard, PathRefused
 from codegrep.sandbox.tools.arguments import check_arguments
 from codegrep.sandbox.tools.formatting import fit, shown_line, shown_path
+from codegrep.sandbox.tools.pathglob import is_hidden
 from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
 
 #: Larger files are not read; grep searches them.
@@ -161,7 +162,9 @@ def _load(file: Path) -> bytes:
 def _listing(folder: Path) -> str:
     with os.scandir(os.fsencode(folder)) as entries:
         names = sorted(
-            e.name + (b"/" if e.is_dir(follow_symlinks=False) else b"") for e in entries if e.name != b".git"
+            e.name + (b"/" if e.is_dir(follow_symlinks=False) else b"")
+            for e in entries
+            if not is_hidden(os.fsdecode(e.name))
         )
     shown = [shown_path(name) for name in names[:_LISTED]]
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""
