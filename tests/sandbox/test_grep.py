@@ -177,6 +177,51 @@ def test_files_of_every_kind(tree: Tree, ripgrep: str | None) -> None:
     assert "\x1b" not in out.text and len(out.text.split("\n")) == sum(f.count for f in out.files)
 
 
+@pytest.mark.parametrize("ripgrep", BOTH)
+@pytest.mark.parametrize(
+    ("pattern", "lines"),
+    [
+        ("^class Needle:$", ["crlf.py:1", "lf.py:1", "mixed.py:2"]),
+        ("(Needle|nowhere)$", ["crlf.py:6", "lf.py:3"]),
+        ("needle[$:]$", ["crlf.py:4", "lf.py:2"]),
+        ("needle[$]", ["crlf.py:4", "lf.py:2"]),
+        (r"cost \$1$", ["crlf.py:5"]),
+        ("^$", ["crlf.py:3", "mixed.py:3"]),
+        (r"Needle:\s*$", ["crlf.py:1", "lf.py:1", "mixed.py:2"]),
+    ],
+)
+def test_the_end_of_a_line_is_before_crlf_too(tree: Tree, ripgrep: str | None, pattern: str, lines: list[str]) -> None:
+    tree.root = tree.root / "ends"
+    tree.write("crlf.py", b"class Needle:\r\n    x\r\n\r\nneedle$\r\ncost $1\r\nlast Needle")
+    tree.write("lf.py", b"class Needle:\nneedle$\nlast Needle\n")
+    tree.write("mixed.py", b"a\nclass Needle:\r\n\r\nend\n")
+    out = grep(tree, SearchPrograms(ripgrep), {"pattern": pattern})
+    assert [":".join(line.split(":")[:2]) for line in out.text.split("\n")] == lines and "\r" not in out.text
+
+
+@needs_ripgrep
+@pytest.mark.parametrize(
+    ("pattern", "lines"),
+    [(r"Needle:\r$", 1), (r"Needle:\x0d", 1), (r"Needle:[\r\n]?$", 1), (r"a\\r$", 1), ("[^;]$", 2), ("^.$", 0)],
+)
+def test_patterns_about_carriage_returns(tree: Tree, pattern: str, lines: int) -> None:
+    tree.write("crlf.py", b"class Needle:\r\nx = 1;\r\n\r\na\\r\r\n")
+    out = grep(tree, None, {"pattern": pattern, "path": "crlf.py"})
+    assert sum(f.count for f in out.files) == lines, out.text
+
+
+@needs_ripgrep
+def test_what_ripgrep_ends_with_crlf_is_read(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abcdefgh":
+        tree.write(f"ends/{name}.py", b"Needle\r\n" * 3 + b"x" * 3000 + b" Needle\r\nlast Needle")
+    arguments = {"pattern": "Needle$", "path": "ends"}
+    out = grep(tree, None, arguments, max_matches=100)
+    assert [(f.path, f.count) for f in out.files] == [(f"ends/{name}.py", 5) for name in "abcdefgh"]
+    assert len(out.text.split("\n")) == 40
+    monkeypatch.setattr("codegrep.sandbox.tools.grep.MAX_OUTPUT", 2000)  # counted first
+    assert grep(tree, None, arguments, max_matches=100) == out
+
+
 @needs_ripgrep
 def test_a_binary_file_by_name(tree: Tree) -> None:
     tree.write("b.bin", b"\0needle\n")

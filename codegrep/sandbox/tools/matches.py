@@ -109,7 +109,7 @@ def name_words(pattern: str) -> frozenset[bytes]:
 
 
 class MatchReader:
-    """Takes the chunks of `path NUL number : text LF` records (or `path NUL count LF`).
+    """Takes the chunks of `path NUL number : text LF` records (or `path NUL count LF`). CRLF counts as LF.
 
     Args:
         keep: lines kept of a file.
@@ -143,8 +143,8 @@ class MatchReader:
             self.overflowed = True
             return False
         self._rest.append(chunk)
-        if b"\n" in chunk:
-            self._rest = [self._read(b"".join(self._rest))]
+        if b"\n" in chunk:  # CRLF ends lines of files, and with --crlf ripgrep's own
+            self._rest = [self._read(b"".join(self._rest).replace(b"\r\n", b"\n"))]
         return True
 
     def _read(self, data: bytes) -> bytes:

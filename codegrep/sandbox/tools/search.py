@@ -23,6 +23,10 @@ _REGEX_SIZE = "20M"
 _FILES_A_THREAD = 64
 # File names by which grep can choose; it reads other globs in its own way.
 _PLAIN_NAME = re.compile(r"[\w.*-]+", re.ASCII)
+# A pattern that spells a carriage return; ripgrep takes none that does together with --crlf.
+_SPELLS_CR = re.compile(r"(?<!\\)(?:\\\\)*\\(?:r|[xuU]0*d|[xuU]\{0*d\})", re.IGNORECASE)
+# Escapes and classes of POSIX, and the end of a line.
+_LINE_END = re.compile(r"\\.|\[\^?\]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]|(\$)", re.DOTALL)
 
 
 def find_ripgrep() -> str | None:
@@ -107,6 +111,8 @@ class SearchPrograms:
         command += ["--color=never", "--null", "--with-filename", f"--threads={threads}", *extra]
         command.append(f"--regex-size-limit={_REGEX_SIZE}")
         command.append("--ignore-case" if ignore_case else "--case-sensitive")
+        if "$" in pattern and not _SPELLS_CR.search(pattern):
+            command.append("--crlf")  # $ matches before CRLF too; the output's own lines may end so then
         command += [f"--glob={glob}" for glob in include]
         return [*command, "--glob=!.git", f"--regexp={pattern}", "--", *_no_input(paths)]
 
@@ -119,6 +125,7 @@ class SearchPrograms:
         names = [glob.rpartition("/")[2] for glob in include]
         if all(map(_PLAIN_NAME.fullmatch, names)):
             command += [f"--include={name}" for name in names]
+        pattern = _LINE_END.sub(lambda match: "\r?$" if match[1] else match[0], pattern)
         return [*command, f"--regexp={pattern}", "--", *_no_input(paths)]
 
 
