@@ -98,9 +98,7 @@ class Glob:
         if not paths:
             hint = f"; it is a folder: {pattern.rstrip('/')}/** lists its files" if is_folder else ""
             tests = ", test files left out" if limits.exclude_tests else ""
-            return Outcome(
-                ToolStatus.OK, shown_line(f"[no file matches {pattern}{tests}{hint}]", limits.max_chars - 20)
-            )
+            return Outcome(ToolStatus.OK, shown_line(f"[no file matches {pattern}{tests}{hint}]", limits.max_chars))
 
         def header(shown: int) -> str:
             return "" if shown == len(paths) else f"[first {shown} of {len(paths)} files]"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
+import contextlib
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 from codegrep.config import ToolsConfig
 from codegrep.issues.paths import is_test_path
 from codegrep.protocol.calls import FileMatches, ToolStatus
+from codegrep.protocol.observation import ROW_TEXT_CHARS
 from codegrep.sandbox.guard import Guard, PathRefused
 from codegrep.sandbox.tools.arguments import check_arguments
 from codegrep.sandbox.tools.formatting import fit, shown_line, shown_path
@@ -26,6 +29,7 @@ from codegrep.sandbox.tools.matches import (
     Found,
     LineReader,
     MatchReader,
+    PlaceReader,
     name_words,
     numbered,
 )
@@ -34,6 +38,7 @@ from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
 from codegrep.sandbox.tools.search import SearchPrograms, line_bytes, short_reason, split_globs
 from codegrep.sandbox.tools.shared_search import LeaveOut, Question, Together, any_of
 from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
+from codegrep.text import around
 
 #: Files that the data of one result names.
 MAX_FILES = 200
@@ -60,8 +65,8 @@ class Grep:
         self._limits = limits
         self._programs = programs or SearchPrograms()
         self._width = line_bytes(limits.max_line_chars)
-        threads = ThreadPoolExecutor(1, thread_name_prefix="shared-search")
-        self._together = Together(limits.max_matches, MAX_FILES, self._width, threads)
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="lines")
+        self._together = Together(limits.max_matches, MAX_FILES, self._width, self._threads)
         self.parameters: Mapping[str, Any] = {
             "type": "object",
             "properties": {
@@ -115,6 +120,7 @@ class Grep:
         )
         try:
             found = await self._found(search)
+            parts = await self._parts(search, found)
         except ProcessFailed as error:
             return fault(str(error))
         except ProcessTimeout as error:
@@ -126,7 +132,7 @@ class Grep:
             return mistake(str(error))
         except _SearchBroke as error:
             return fault(str(error))
-        return self._outcome(search, found)
+        return self._outcome(search, found, parts)
 
     async def _found(self, search: _Search) -> Found:
         texts = whole_literals(search.pattern, search.ignore_case)
@@ -147,12 +153,30 @@ class Grep:
         search.began = max(search.began, latest)
         return Found.of(await search.run(), self._limits.max_matches, MAX_FILES)
 
-    def _outcome(self, search: _Search, found: Found) -> Outcome:
+    async def _parts(self, search: _Search, found: Found) -> _Parts:
+        """Return what is around the first match of those lines of which the model is shown only a part."""
+        limits = self._limits
+        if limits.observation == "table":
+            lines, most = ((h.path, h.telling) for h in found.telling), ROW_TEXT_CHARS
+        else:
+            lines, most = iter(found.first), limits.max_line_chars
+        read = ((path, *numbered(line, self._width)) for path, line in lines)
+        long = {(path, number) for path, number, text in read if len(text.strip()) > most}
+        if not long:
+            return {}
+        places = await search.places(long)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, _parts_of_lines, search, places, self._width)
+
+    def _outcome(self, search: _Search, found: Found, parts: _Parts) -> Outcome:
         limits = self._limits
         if not found.files:
             return Outcome(ToolStatus.OK, self._nothing(search))
-        first = [(shown_path(path), *numbered(line, self._width)) for path, line in found.first]
-        lines = [f"{path}:{number}:{shown_line(text, limits.max_line_chars)}" for path, number, text in first]
+        lines = []
+        for path, line in found.first:
+            number, text = numbered(line, self._width)
+            text, at = parts.get((path, number), (text, 0))
+            lines.append(f"{shown_path(path)}:{number}:{shown_line(text, limits.max_line_chars, at)}")
 
         def header(shown: int) -> str:
             if shown == found.count:
@@ -161,12 +185,15 @@ class Grep:
             return f"[first {shown} of {found.count} matching lines in {found.files} file{plural}]"
 
         text, shown = fit(lines, limits.max_chars, header)
-        files = tuple(map(self._told, found.telling))
+        files = tuple(self._told(hits, parts) for hits in found.telling)
         return Outcome(ToolStatus.OK, text, files, truncated=shown < found.count, files_found=found.files)
 
-    def _told(self, hits: FileHits) -> FileMatches:
+    def _told(self, hits: FileHits, parts: _Parts) -> FileMatches:
         number, text = numbered(hits.telling, self._width)
-        return FileMatches(hits.shown, hits.count, number, shown_line(text.strip(), self._limits.max_line_chars))
+        text, at = parts.get((hits.path, number), (text, 0))
+        at -= len(text) - len(text.lstrip())
+        text, at = around(text.strip(), max(0, at), self._limits.max_line_chars)
+        return FileMatches(hits.shown, hits.count, number, shown_line(text, len(text)), at)
 
     def _nothing(self, search: _Search) -> str:
         if search.is_file and search.binary:
@@ -174,7 +201,11 @@ class Grep:
         where = search.path if search.path != "." else "the repository"
         what = f" in files {','.join(search.include)}" if search.include and not search.is_file else ""
         tests = ", test files left out" if self._limits.exclude_tests else ""
-        return shown_line(f"[no matching lines{what} in {where}{tests}]", self._limits.max_chars - 20)
+        return shown_line(f"[no matching lines{what} in {where}{tests}]", self._limits.max_chars)
+
+
+#: By path and number of a line: a part of it, and where in that the first match begins.
+_Parts = dict[tuple[bytes, int], tuple[str, int]]
 
 
 class _BadRequest(Exception):
@@ -229,6 +260,16 @@ class _Search:
             return None
         return reader if not end.stopped and end.code in (0, 1) else None
 
+    async def places(self, lines: Collection[tuple[bytes, int]]) -> dict[tuple[bytes, int], int]:
+        """Return where in its file the first match of each line begins, in bytes, as far as time and output allow."""
+        reader = PlaceReader(lines)
+        paths = [os.fsdecode(path) for path in sorted({path for path, _ in lines})]
+        command = self.programs.places(self.pattern, paths, self.ignore_case)
+        left = self.began + self.limits.grep_timeout - asyncio.get_running_loop().time()
+        with contextlib.suppress(ProcessTimeout, ProcessFailed):
+            await self.programs.runner.run(command, self.root, max(0.05, left), reader.take)
+        return reader.places
+
     def is_left_out(self, path: bytes) -> bool:
         """Return whether a file that was searched is no part of the answer."""
         name = os.fsdecode(path)
@@ -268,6 +309,24 @@ class _Search:
 
     def _in_order(self, reader: MatchReader) -> list[FileHits]:
         return sorted((h for h in reader.hits() if not self.is_left_out(h.path)), key=lambda h: h.path)
+
+
+def _parts_of_lines(search: _Search, places: Mapping[tuple[bytes, int], int], width: int) -> _Parts:
+    """Read what is before and behind each place, up to the line's ends."""
+    parts: _Parts = {}
+    for (path, number), offset in places.items():
+        with contextlib.suppress(OSError), (search.root / os.fsdecode(path)).open("rb") as file:
+            if (mark := file.read(3)) == codecs.BOM_UTF8 and search.programs.has_ripgrep:
+                offset += len(mark)  # ripgrep does not count it
+            elif mark[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                continue  # ripgrep counts in another encoding
+            start = max(0, offset - width)
+            file.seek(start)
+            read = file.read(2 * width)
+            before = read[: offset - start].rpartition(b"\n")[2].decode("utf-8", "replace")
+            behind = read[offset - start :].partition(b"\n")[0].decode("utf-8", "replace")
+            parts[path, number] = (before + behind, len(before))
+    return parts
 
 
 def _is_file(root: Path, path: str) -> bool | None:

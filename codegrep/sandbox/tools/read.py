@@ -100,10 +100,10 @@ class Read:
         if start > total:
             return mistake(f"{name} has only {total} lines, start={start} is behind its end")
         last = min(end or total, total)
-        numbered = [
-            f"{number}\t{shown_line(line, limits.max_line_chars)}"
-            for number, line in enumerate(lines[start - 1 : min(last, start - 1 + limits.max_lines)], start)
-        ]
+        lines = lines[start - 1 : min(last, start - 1 + limits.max_lines)]
+        numbered = [f"{number}\t{shown_line(line, limits.max_line_chars)}" for number, line in enumerate(lines, start)]
+        if any(len(line.rstrip("\r")) > limits.max_line_chars for line in lines):
+            note += ", long lines cut: grep for a word shows what is around it"
 
         def header(shown: int) -> str:
             more = f", go on with start={start + shown}" if start - 1 + shown < last else ""
@@ -114,7 +114,7 @@ class Read:
             )
 
         body, shown = fit(numbered, limits.max_chars, header)
-        first = shown_line(lines[start - 1].strip(), limits.max_line_chars)
+        first = shown_line(lines[0].strip(), limits.max_line_chars)
         files = (FileMatches(name, shown, start, first),)
         return Outcome(ToolStatus.OK, body, files, truncated=start - 1 + shown < last)
 

@@ -96,6 +96,16 @@ class SearchPrograms:
             extra.append(f"--max-count={per_file}")
         return self._ripgrep_command(pattern, paths, include, ignore_case, extra)
 
+    def places(self, pattern: str, paths: Sequence[str], ignore_case: bool) -> list[str]:
+        """Print `path NUL number : offset : match` for every match in the files that is not empty.
+
+        The offset is that of the match in its file, in bytes.
+        """
+        extra = ["--line-number", "--byte-offset", "--only-matching"]
+        if self.ripgrep is None:
+            return self._grep_command(pattern, paths, [], ignore_case, extra)
+        return self._ripgrep_command(pattern, paths, [], ignore_case, ["--no-heading", *extra])
+
     def counts(self, pattern: str, paths: Sequence[str], include: Sequence[str], ignore_case: bool) -> list[str]:
         """Prints `path NUL count` for every file (ripgrep: every matching file)."""
         if self.ripgrep is None:
