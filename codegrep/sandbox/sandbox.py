@@ -19,7 +19,7 @@ from codegrep.sandbox.cache import ResultCache
 from codegrep.sandbox.limits import paper_sandbox, paper_tools
 from codegrep.sandbox.measure import CallCounters, CallMeasure
 from codegrep.sandbox.repositories import Repositories
-from codegrep.sandbox.toolbox import CheckedCall, Toolbox, numbered, refusal
+from codegrep.sandbox.toolbox import CheckedCall, Toolbox
 from codegrep.sandbox.tools import ArgumentError, Outcome
 from codegrep.sandbox.tools.tool import fault, mistake
 from codegrep.sandbox.worktrees import Lease, Worktrees
@@ -198,18 +198,17 @@ class Sandbox:
         self._counters.add(measure)
         if self._on_call is not None:
             self._on_call(measure)
-        return numbered(outcome, asked.call, number, seconds)
+        return self.toolbox.result(outcome, asked.call, number, seconds)
 
     def _unexecuted(self, call: ToolCall | MalformedCall, number: int) -> ToolResult:
         limit = self.toolbox.limits.max_calls
         if number > limit:
-            outcome = refusal(f"not executed, at most {limit} calls a turn are allowed")
             self._counters.refused(ToolStatus.REFUSED.value)
-            return ToolResult(number, call, outcome.status, outcome.text)
+            text = f"ERROR: not executed, at most {limit} calls a turn are allowed"
+            return self.toolbox.result(Outcome(ToolStatus.REFUSED, text), call, number)
         assert isinstance(call, MalformedCall)
         self._counters.malformed()
-        text = f"ERROR: the call cannot be read: {call.reason}"[: self.toolbox.limits.max_chars]
-        return ToolResult(number, call, ToolStatus.MODEL_ERROR, text)
+        return self.toolbox.result(mistake(f"the call cannot be read: {call.reason}"), call, number)
 
     @contextlib.asynccontextmanager
     async def _lease(self, repo: str, commit: str) -> AsyncIterator[Lease]:
