@@ -1,4 +1,4 @@
-"""Text of people and models, made ready for rules that look for words: ASCII punctuation, and no thoughts. Pure."""
+"""Text of people and models: ASCII punctuation and no thoughts, for rules that look for words; parts of a long line."""
 
 from __future__ import annotations
 
@@ -47,3 +47,25 @@ def without_thoughts(text: str, opaque: Sequence[tuple[int, int]] = ()) -> str:
     if not thinking:
         said.append(text[at:])
     return "".join(said)
+
+
+def around(text: str, at: int, max_chars: int) -> tuple[str, int]:
+    """Return at most `max_chars` characters of a line around a place; `… ` and ` …` say that something is cut.
+
+    Args:
+        at: the place; where the beginning of the line shows enough behind it, the beginning is what is returned.
+
+    Returns:
+        The part of the line, and where the place is in it.
+    """
+    if len(text) <= max_chars:
+        return text, at
+    if max_chars < 8:
+        return text[at : at + max_chars], 0
+    ahead = max_chars // 4
+    if at + ahead <= max_chars - 2:
+        return f"{text[: max_chars - 2]} …", at
+    start = min(at - ahead, len(text) - (max_chars - 2))
+    if start + max_chars - 2 >= len(text):
+        return f"… {text[start:]}", at - start + 2
+    return f"… {text[start : start + max_chars - 4]} …", at - start + 2

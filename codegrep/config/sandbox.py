@@ -14,4 +14,3 @@ class SandboxConfig:
     actors: int = setting("sandbox actors on every node", ge=1)
     max_worktrees: int = setting("trees kept; 0: no limit", ge=0)
     max_disk_gib: float = setting("GiB that the trees of one folder may take; 0: no limit", ge=0, default=0.0)
-    index_mib: float = setting("MiB of the index of file contents; 0: whole trees", ge=0, default=512.0)

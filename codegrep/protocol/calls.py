@@ -47,12 +47,14 @@ class FileMatches:
         count: matching lines (grep), 1 (glob), lines shown (read).
         line: 1-based number of the line shown, 0 where there is none.
         text: that line, stripped and shortened; "" where there is none.
+        at: where in the text the first match begins, if that is known.
     """
 
     path: str
     count: int
     line: int = 0
     text: str = ""
+    at: int = 0
 
 
 @dataclass(frozen=True)

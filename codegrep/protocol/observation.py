@@ -18,6 +18,7 @@ from codegrep.config import ToolsConfig
 from codegrep.protocol.calls import ToolResult
 from codegrep.protocol.ranking import RankedFile, rank_files
 from codegrep.protocol.shown import ShownFile, merged, shown_files
+from codegrep.text import around
 
 TABLE_TOOLS = frozenset({"grep", "semantic"})
 ROW_TEXT_CHARS = 60
@@ -135,9 +136,9 @@ def _ordered(files: list[RankedFile], order: str, key: str) -> list[RankedFile]:
 def _row(file: RankedFile) -> str:
     place = f"{file.path}:{file.line}" if file.line else file.path
     hits = " ".join(f"{number}:{count}" for number, count in file.hits)
-    text = " ".join(file.text.split())
-    shown = text if len(text) <= ROW_TEXT_CHARS else text[: ROW_TEXT_CHARS - 1] + "…"
-    return _disarm(f"{place} {hits} {shown}".rstrip())
+    before = " ".join(file.text[: file.at].split())
+    text, _ = around(" ".join(file.text.split()), len(before), ROW_TEXT_CHARS)
+    return _disarm(f"{place} {hits} {text}".rstrip())
 
 
 def _name(result: ToolResult) -> str:

@@ -42,15 +42,19 @@ def user_prompt(repo: str, statement: str, max_issue_chars: int, answer_now: boo
     """The user message: repository name and issue text.
 
     Args:
-        max_issue_chars: a longer statement is cut there, with a note of how much is missing; 0 means no cut.
+        max_issue_chars: a longer statement is cut, with a note of how much is missing, to this length; 0 means no cut.
         answer_now: there are no exploration turns.
     """
     text = statement.strip()
     if max_issue_chars and len(text) > max_issue_chars:
-        left_out = len(text) - max_issue_chars
-        text = f"{text[:max_issue_chars].rstrip()}\n[{left_out} more characters left out]"
+        kept = text[: max(0, max_issue_chars - len(_left_out(len(text))))].rstrip()
+        text = (kept + _left_out(len(text) - len(kept)))[:max_issue_chars]
     closing = f"\n{ANSWER_NOW}" if answer_now else ""
     return f"Repository: {repo}\nIssue: {text}{closing}"
+
+
+def _left_out(count: int) -> str:
+    return f"\n[{count} more characters left out]"
 
 
 def _short(agent: AgentConfig, tools: ToolsConfig, schemas: Sequence[ToolSchema]) -> str:

@@ -38,8 +38,7 @@ class RankedFile:
         path: repo-relative POSIX path.
         score: see the module; higher is better.
         hits: (call number, matching lines) of each call that matched, by call number.
-        line, text: the most telling line (of the call with the largest share of the score), 0 and "" where there is
-            none.
+        line, text, at: as in FileMatches, of the most telling line (of the call with the largest share of the score).
     """
 
     path: str
@@ -47,6 +46,7 @@ class RankedFile:
     hits: tuple[tuple[int, int], ...]
     line: int = 0
     text: str = ""
+    at: int = 0
 
 
 def rank_files(results: Sequence[ToolResult]) -> list[RankedFile]:
@@ -67,7 +67,7 @@ def rank_files(results: Sequence[ToolResult]) -> list[RankedFile]:
     for path, parts in shares.items():
         best = max(parts, key=lambda part: (bool(part[2].text), part[0], -part[1]))[2]
         hits = tuple(sorted((number, match.count) for _, number, match in parts))
-        ranked.append(RankedFile(path, sum(weight for weight, _, _ in parts), hits, best.line, best.text))
+        ranked.append(RankedFile(path, sum(weight for weight, _, _ in parts), hits, best.line, best.text, best.at))
     return sorted(ranked, key=lambda file: (-file.score, -len(file.hits), file.path))
 
 

@@ -3,7 +3,6 @@
 from codegrep.issues.source import RepositoryLocation
 from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult, ToolStatus
 from codegrep.sandbox.guard import Guard, PathRefused
-from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.limits import paper_sandbox, paper_tools
 from codegrep.sandbox.measure import CallMeasure, summary
 from codegrep.sandbox.repositories import BareClone, Repositories
@@ -16,7 +15,6 @@ __all__ = [
     "ArgumentError",
     "BareClone",
     "CallMeasure",
-    "ContentIndex",
     "Guard",
     "Lease",
     "MalformedCall",

@@ -97,7 +97,7 @@ class SandboxActor:
 class RemoteSandbox:
     """Sandbox actors behind the interface of one Sandbox. Can be sent to other Ray workers.
 
-    A repository always goes to the same actor, so its trees, its cache and its index are on one node; another number of
+    A repository always goes to the same actor, so its trees and its cache are on one node; another number of
     actors moves only the repositories that it must (rendezvous hashing).
     """
 

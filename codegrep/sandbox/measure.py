@@ -88,7 +88,6 @@ def summary(after: Mapping[str, float], before: Mapping[str, float] | None = Non
     if calls <= 0:  # also after an actor was restarted and counts anew
         return {}
     asked = sum(done.get(f"cache/{kind}", 0.0) for kind in ("hits", "shared", "misses"))
-    looked = done.get("index/answered", 0.0) + done.get("index/passed", 0.0)
     made = {
         "sandbox/calls": calls,
         "sandbox/p50": percentile(done, 0.50),
@@ -102,8 +101,6 @@ def summary(after: Mapping[str, float], before: Mapping[str, float] | None = Non
     }
     if asked:
         made["sandbox/cache_hits"] = 1 - done.get("cache/misses", 0.0) / asked
-    if looked:
-        made["sandbox/indexed"] = done.get("index/answered", 0.0) / looked
     return made
 
 

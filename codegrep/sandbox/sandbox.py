@@ -16,11 +16,10 @@ from codegrep.errors import CodegrepError, InfrastructureError
 from codegrep.issues.source import RepositoryLocation
 from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult, ToolStatus
 from codegrep.sandbox.cache import ResultCache
-from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.limits import paper_sandbox, paper_tools
 from codegrep.sandbox.measure import CallCounters, CallMeasure
 from codegrep.sandbox.repositories import Repositories
-from codegrep.sandbox.toolbox import CheckedCall, Toolbox, numbered, refusal
+from codegrep.sandbox.toolbox import CheckedCall, Toolbox
 from codegrep.sandbox.tools import ArgumentError, Outcome
 from codegrep.sandbox.tools.tool import fault, mistake
 from codegrep.sandbox.worktrees import Lease, Worktrees
@@ -91,8 +90,7 @@ class Sandbox:
             linger=_LINGER,
         )
         worktrees.repair()
-        index = ContentIndex(int(sandbox.index_mib * 2**20)) if sandbox.index_mib > 0 else None
-        return cls(worktrees, Toolbox(tools, index=index), on_call=on_call)
+        return cls(worktrees, Toolbox(tools), on_call=on_call)
 
     async def run_turn(self, repo: str, commit: str, calls: Sequence[ToolCall | MalformedCall]) -> list[ToolResult]:
         """Answers every call of a turn, in order, numbered from 1.
@@ -133,12 +131,8 @@ class Sandbox:
 
     def stats(self) -> dict[str, float]:
         """Counters since the start; measure.summary makes metrics of two of them."""
-        index = self.toolbox.index or ContentIndex(0)
         return {
             **self._counters.totals(),
-            "index/answered": float(index.counts.answered),
-            "index/passed": float(index.counts.passed),
-            "index/bytes": float(index.size),
             "cache/hits": float(self._cache.hits),
             "cache/shared": float(self._cache.shared),
             "cache/misses": float(self._cache.misses),
@@ -204,25 +198,22 @@ class Sandbox:
         self._counters.add(measure)
         if self._on_call is not None:
             self._on_call(measure)
-        return numbered(outcome, asked.call, number, seconds)
+        return self.toolbox.result(outcome, asked.call, number, seconds)
 
     def _unexecuted(self, call: ToolCall | MalformedCall, number: int) -> ToolResult:
         limit = self.toolbox.limits.max_calls
         if number > limit:
-            outcome = refusal(f"not executed, at most {limit} calls a turn are allowed")
             self._counters.refused(ToolStatus.REFUSED.value)
-            return ToolResult(number, call, outcome.status, outcome.text)
+            text = f"ERROR: not executed, at most {limit} calls a turn are allowed"
+            return self.toolbox.result(Outcome(ToolStatus.REFUSED, text), call, number)
         assert isinstance(call, MalformedCall)
         self._counters.malformed()
-        text = f"ERROR: the call cannot be read: {call.reason}"[: self.toolbox.limits.max_chars]
-        return ToolResult(number, call, ToolStatus.MODEL_ERROR, text)
+        return self.toolbox.result(mistake(f"the call cannot be read: {call.reason}"), call, number)
 
     @contextlib.asynccontextmanager
     async def _lease(self, repo: str, commit: str) -> AsyncIterator[Lease]:
         lease = await self._leased(repo, commit)
         try:
-            if self.toolbox.index is not None:
-                self.toolbox.index.add(lease.path, lease.bare, lease.commit, lease.digest)
             yield lease
         finally:
             lease.release()

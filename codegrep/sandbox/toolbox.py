@@ -15,12 +15,12 @@ from typing import Any, cast
 
 from codegrep.config import ToolsConfig
 from codegrep.errors import CodegrepError, ConfigError
-from codegrep.protocol.calls import ToolCall, ToolResult, ToolStatus
-from codegrep.sandbox.index import ContentIndex
+from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult
 from codegrep.sandbox.tools import ArgumentError, Glob, Grep, Outcome, Read, SearchPrograms, Tool
 from codegrep.sandbox.tools.tool import Argument, fault, mistake
 
 _log = logging.getLogger(__name__)
+_CUT = " [cut]"
 _NAMES = {"grep": Grep, "glob": Glob, "read": Read}
 
 
@@ -39,18 +39,14 @@ class Toolbox:
     Args:
         limits: caps and deadlines; `names` holds "grep", "glob", "read" or dotted names of classes that meet Tool.
         programs: the search programs; found by itself when None.
-        index: which files of a tree can match a pattern; None searches whole trees.
 
     Raises:
         ConfigError: a name that is no tool.
     """
 
-    def __init__(
-        self, limits: ToolsConfig, programs: SearchPrograms | None = None, index: ContentIndex | None = None
-    ) -> None:
+    def __init__(self, limits: ToolsConfig, programs: SearchPrograms | None = None) -> None:
         self.limits = limits
-        self.index = index
-        offered = {"programs": programs or SearchPrograms(most=limits.concurrency), "index": index}
+        offered = {"programs": programs or SearchPrograms(most=limits.concurrency)}
         tools = [_make(name, limits, offered) for name in limits.names]
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
@@ -88,10 +84,7 @@ class Toolbox:
         except Exception as error:
             _log.exception("%s failed", call.tool.name)
             return fault(f"{call.tool.name} failed ({type(error).__name__})")
-        if len(outcome.text) > self.limits.max_chars:
-            text = outcome.text[: self.limits.max_chars - 6] + " [cut]"
-            return dataclasses.replace(outcome, text=text, truncated=True)
-        return outcome
+        return self._capped(outcome)
 
     async def run(self, root: Path, call: ToolCall, number: int) -> ToolResult:
         """Runs one call on the tree at `root`; never raises for what the model wrote."""
@@ -100,19 +93,21 @@ class Toolbox:
             outcome = await self.execute(root, self.check(call))
         except ArgumentError as error:
             outcome = mistake(str(error))
-        return numbered(outcome, call, number, time.monotonic() - began)
+        return self.result(outcome, call, number, time.monotonic() - began)
 
+    def result(self, outcome: Outcome, call: ToolCall | MalformedCall, number: int, seconds: float = 0.0) -> ToolResult:
+        """Return an outcome, at most `max_chars` long, as the result of the call at its place in the turn."""
+        capped = self._capped(outcome)
+        return ToolResult(
+            number, call, capped.status, capped.text, capped.files, capped.truncated, seconds, capped.files_found
+        )
 
-def numbered(outcome: Outcome, call: ToolCall, number: int, seconds: float) -> ToolResult:
-    """An outcome as the result of the call at its place in the turn."""
-    return ToolResult(
-        number, call, outcome.status, outcome.text, outcome.files, outcome.truncated, seconds, outcome.files_found
-    )
-
-
-def refusal(reason: str) -> Outcome:
-    """The answer to a call that is not executed."""
-    return Outcome(ToolStatus.REFUSED, f"ERROR: {reason}")
+    def _capped(self, outcome: Outcome) -> Outcome:
+        limit = self.limits.max_chars
+        if len(outcome.text) <= limit:
+            return outcome
+        text = (outcome.text[: max(0, limit - len(_CUT))] + _CUT)[:limit]
+        return dataclasses.replace(outcome, text=text, truncated=True)
 
 
 def _make(name: str, limits: ToolsConfig, offered: Mapping[str, object]) -> Tool:

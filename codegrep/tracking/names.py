@@ -130,7 +130,6 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("sandbox/timeouts", "calls", "calls that met their deadline in the step"),
     Metric("sandbox/faults", "calls", "calls that the machine failed in the step"),
     Metric("sandbox/cache_hits", "1", "share of calls whose answer was known or being computed"),
-    Metric("sandbox/indexed", "1", "share of executed greps that the index narrowed down"),
     Metric("sandbox/bytes", "B", "text of all results in the step"),
     Metric("sandbox/worktrees_made", "worktrees", "worktrees added in the step"),
     Metric("errors/tokens_<kind>", "turns", "turns whose tokens are odd in this way, in the step"),

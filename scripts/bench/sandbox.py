@@ -1,4 +1,4 @@
-"""Measures the sandbox: one grep, the cache, leases, concurrent adds, the index, disk, and a whole GRPO step.
+"""Measures the sandbox: one grep, the cache, leases, concurrent adds, disk, and a whole GRPO step.
 
     python scripts/bench/sandbox.py --quick
     python scripts/bench/sandbox.py --issues instances.jsonl --repositories clones
@@ -43,7 +43,6 @@ from codegrep.sandbox import (
     paper_tools,
     summary,
 )
-from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.tools import Grep, SearchPrograms
 from scripts.bench import sandbox_material as material_of
 from scripts.bench.sandbox_material import Material, Turn
@@ -152,19 +151,16 @@ class Bench:
         trees.close()
 
     def greps(self) -> None:
-        """One grep beside one ripgrep process, without and with the index, and from the cache."""
+        """One grep beside one ripgrep process, and from the cache."""
         say("one grep (terms of real statements)")
         repo, commit = self._largest()
         trees = Worktrees(self.work / "trees", self.repositories)
         lease = trees.lease(repo, commit)
         statement = " ".join(p.statement for p in self.material.prompts if (p.repo, p.commit) == (repo, commit))
         terms = search_terms(statement)[: 8 if self.quick else 25]
-        programs, index = SearchPrograms(), ContentIndex()
-        index.add(lease.path, lease.bare, commit)
-        walking, indexed = Grep(TOOLS, programs), Grep(TOOLS, programs, index)
-        build = spent(lambda: [self._grep(indexed, lease.path, "zzzz_nowhere") for _ in range(14)])
-        empty = spent(lambda: [self._grep(walking, lease.path, "zzzz_nowhere") for _ in range(14)])
-        costs: dict[str, list[Cost]] = {"rg": [], "walk": [], "index": []}
+        programs = SearchPrograms()
+        tool = Grep(TOOLS, programs)
+        costs: dict[str, list[Cost]] = {"rg": [], "ours": []}
         grep_rn = []
         for term in terms:
             pattern = re.escape(term.text)
@@ -172,36 +168,16 @@ class Bench:
             arguments = ["grep", "-rn", "--include=*.py", "-E", "-e", pattern, "."]
             for _ in range(2 if self.quick else 4):
                 costs["rg"].append(spent(partial(_process, command, lease.path)))
-                costs["walk"].append(spent(partial(self._grep, walking, lease.path, pattern)))
-                costs["index"].append(spent(partial(self._grep, indexed, lease.path, pattern)))
+                costs["ours"].append(spent(partial(self._grep, tool, lease.path, pattern)))
             grep_rn.append(spent(partial(_process, arguments, lease.path)))
         cpu = {name: statistics.mean(c.cpu for c in all_of) for name, all_of in costs.items()}
         wall = {name: statistics.median(c.wall for c in all_of) for name, all_of in costs.items()}
         cpu["grep -rn"] = statistics.mean(c.cpu for c in grep_rn)
-        narrowed = sum(index.candidates(lease.path, ".", re.escape(t.text), ["*.py"], False) is not None for t in terms)
-        say(f"  {len(terms)} terms on {repo}, {narrowed} of them narrowed down by the index")
+        say(f"  {len(terms)} terms on {repo}")
         say("  CPU-ms: " + ", ".join(f"{name} {1e3 * value:.1f}" for name, value in cpu.items()))
-        self.note("grep_vs_rg_cpu", cpu["walk"] / cpu["rg"], f"without index: CPU {cpu['walk'] / cpu['rg']:.2f}x of rg")
-        self.note(
-            "grep_vs_rg_wall", wall["walk"] / wall["rg"], f"without index: wall {wall['walk'] / wall['rg']:.2f}x of rg"
-        )
-        self.note(
-            "indexed_grep_vs_rg_cpu", cpu["index"] / cpu["rg"], f"with index: CPU {cpu['index'] / cpu['rg']:.2f}x of rg"
-        )
-        self.note(
-            "indexed_grep_vs_rg_wall",
-            wall["index"] / wall["rg"],
-            f"with index: wall {wall['index'] / wall['rg']:.2f}x of rg",
-        )
-        saved, cost = cpu["walk"] - cpu["index"], max(0.0, build.cpu - empty.cpu * 13 / 14)
-        self.note(
-            "index_build_ms", 1e3 * cost, f"index of the tree: {1e3 * cost:.0f} CPU-ms, {index.size / 2**20:.1f} MiB"
-        )
-        if saved > 0:
-            self.note(
-                "index_break_even_greps", cost / saved, f"index pays after {cost / saved:.0f} greps of a repository"
-            )
-        self.broad(programs, walking, lease.path)
+        self.note("grep_vs_rg_cpu", cpu["ours"] / cpu["rg"], f"CPU {cpu['ours'] / cpu['rg']:.2f}x of rg")
+        self.note("grep_vs_rg_wall", wall["ours"] / wall["rg"], f"wall {wall['ours'] / wall['rg']:.2f}x of rg")
+        self.broad(programs, tool, lease.path)
         box = Sandbox.under(self.work, TOOLS, SETTINGS, self.material.locations)
         call = [ToolCall("grep", {"pattern": re.escape(terms[0].text)})]
         self._loop.run_until_complete(box.run_turn(repo, commit, call))
@@ -245,7 +221,8 @@ class Bench:
         listing = statistics.mean(
             spent(lambda: _process([*git, "ls-tree", "-r", "--name-only", commit], clone.path)).cpu for _ in range(5)
         )
-        files = statistics.mean(spent(lambda: _process(programs.files("*.py"), lease.path)).cpu for _ in range(5))
+        rg_files = [str(programs.ripgrep), "--files", "--no-ignore", "--glob=*.py", "."]
+        files = statistics.mean(spent(lambda: _process(rg_files, lease.path)).cpu for _ in range(5))
         some = next(p.relative_to(lease.path).as_posix() for p in lease.path.rglob("*.py"))
         cat = statistics.mean(
             spent(lambda: _process([*git, "cat-file", "-p", f"{commit}:{some}"], clone.path)).cpu for _ in range(10)
@@ -338,9 +315,9 @@ class Bench:
     ) -> None:
         """Whole steps through 64 slots, and the paper's way: one grep -rn, find or cat for each call.
 
-        Each step begins with an empty cache and an empty index; its trees are there. At most 64 rollouts are under way;
-        the turns of a rollout come one by one, the calls of a turn together. Of the paper's way a sample is measured,
-        half before and half after, since a machine's speed changes with its other work.
+        Each step begins with an empty cache; its trees are there. At most 64 rollouts are under way; the turns of a
+        rollout come one by one, the calls of a turn together. Of the paper's way a sample is measured, half before and
+        half after, since a machine's speed changes with its other work.
         """
         calls = [(turn, call) for turns in steps for turn in turns for call in turn.calls]
         different = sum(material_of.unique_share(turns) * sum(len(t.calls) for t in turns) for turns in steps)
@@ -371,7 +348,6 @@ class Bench:
         after = _resources(self.work)
         plain += self._in_the_papers_way(Sandbox.under(self.work, TOOLS, SETTINGS, locations), sample[half:])
         made = summary(dict(counted))
-        indexed = 100 * made.get("sandbox/indexed", 0.0)
         each = plain / len(sample)
         speedup = each * len(calls) / cpu
         self.note(
@@ -398,8 +374,7 @@ class Bench:
         self.note(
             f"{prefix}_cache_hits",
             made["sandbox/cache_hits"],
-            f"{100 * made['sandbox/cache_hits']:.0f} % from the cache, {indexed:.0f} % of the other searches by the "
-            f"index ({_mib(counted['index/bytes'])} MiB)",
+            f"{100 * made['sandbox/cache_hits']:.0f} % from the cache",
         )
         self.result[f"{prefix}_calls"] = len(calls)
         self.result[f"{prefix}_infrastructure"] = sum(s is ToolStatus.INFRASTRUCTURE for s in statuses)

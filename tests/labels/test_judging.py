@@ -60,7 +60,7 @@ def test_any_answer_can_be_read(text: str) -> None:
 
 def test_the_prompt_holds_what_it_should_and_shows_its_cuts() -> None:
     text = prompt(Question("src/a.py", "x" * 9000, "The issue."))
-    assert "src/a.py" in text and "The issue." in text and "[… 1000 characters …]" in text
+    assert "src/a.py" in text and "The issue." in text and "[… 1024 characters …]" in text
     assert "(not known)" in prompt(Question("a.py", "text"))
 
 

@@ -165,5 +165,6 @@ def test_system_prompt_says_what_is_offered(style: PromptStyle) -> None:
 
 def test_user_prompt_states_its_cut() -> None:
     assert user_prompt("o/r", " text ", 100) == "Repository: o/r\nIssue: text"
-    assert user_prompt("o/r", "abcdef", 4) == "Repository: o/r\nIssue: abcd\n[2 more characters left out]"
+    issue = "abcd " + "x" * 60
+    assert user_prompt("o/r", issue, 40) == "Repository: o/r\nIssue: abcd xxxxx\n[55 more characters left out]"
     assert user_prompt("o/r", "", 4, answer_now=True).endswith("\nNo calls are left. Answer now.")

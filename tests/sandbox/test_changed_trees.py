@@ -13,7 +13,7 @@ import pytest
 from codegrep.config import SandboxConfig
 from codegrep.errors import InfrastructureError
 from codegrep.protocol.calls import ToolCall, ToolResult, ToolStatus
-from codegrep.sandbox import ContentIndex, Repositories, Sandbox, Worktrees
+from codegrep.sandbox import Repositories, Sandbox, Worktrees
 from tests.sandbox.trees import Made, run_git, tool_limits
 
 FILE = "pkg0/mod0.py"
@@ -147,8 +147,8 @@ def test_a_tree_without_a_digest_is_checked_file_by_file(tmp_path: Path, many: M
 # --- in a sandbox -----------------------------------------------------------------------------------------------------
 
 
-def sandbox(folder: Path, made: Made, index_mib: float = 0.0) -> Sandbox:
-    settings = SandboxConfig(clone_timeout=60, min_free_gib=0, actors=1, max_worktrees=0, index_mib=index_mib)
+def sandbox(folder: Path, made: Made) -> Sandbox:
+    settings = SandboxConfig(clone_timeout=60, min_free_gib=0, actors=1, max_worktrees=0)
     return Sandbox.under(folder, tool_limits(), settings, {"o/n": made})
 
 
@@ -160,15 +160,14 @@ def tree_of(box: Sandbox, made: Made) -> Path:
     return box.worktrees.root / f"o__n_{made.commits[0][:8]}"
 
 
-@pytest.mark.parametrize("index_mib", [0.0, 64.0])
 @pytest.mark.parametrize("change", [delete, overwrite])
 @pytest.mark.parametrize(
     ("tool", "arguments"), [("grep", {"pattern": "def f0"}), ("glob", {"pattern": "mod0.*"}), ("read", {"path": FILE})]
 )
 def test_an_empty_answer_of_a_changed_tree_is_the_machines_fault(
-    tmp_path: Path, many: Made, change: Callable[[Path], None], tool: str, arguments: dict[str, str], index_mib: float
+    tmp_path: Path, many: Made, change: Callable[[Path], None], tool: str, arguments: dict[str, str]
 ) -> None:
-    box = sandbox(tmp_path, many, index_mib)
+    box = sandbox(tmp_path, many)
     assert ask(box, many, "read", path="which.py").status is ToolStatus.OK  # from here on its lease lingers
     change(tree_of(box, many))
     result = ask(box, many, tool, **arguments)
@@ -189,9 +188,8 @@ def test_names_that_went_are_noticed_at_every_empty_answer(tmp_path: Path, many:
     box.close()
 
 
-@pytest.mark.parametrize("index_mib", [0.0, 64.0])
-def test_what_a_changed_tree_answered_is_not_given_again(tmp_path: Path, many: Made, index_mib: float) -> None:
-    box = sandbox(tmp_path, many, index_mib)
+def test_what_a_changed_tree_answered_is_not_given_again(tmp_path: Path, many: Made) -> None:
+    box = sandbox(tmp_path, many)
     ask(box, many, "read", path="which.py")
     add(tree_of(box, many))
     for _ in range(2):
@@ -201,17 +199,6 @@ def test_what_a_changed_tree_answered_is_not_given_again(tmp_path: Path, many: M
         assert not ask(box, many, "grep", pattern="def stray").files
         assert not ask(box, many, "glob", pattern="stray*").files
     box.close()
-
-
-def test_the_index_describes_no_changed_file(tmp_path: Path, many: Made) -> None:
-    trees = worktrees(tmp_path, many)
-    lease = trees.lease("o/n", many.commits[0])
-    overwrite(lease.path)
-    index = ContentIndex()
-    index.add(lease.path, lease.bare, lease.commit)
-    for _ in range(20):
-        names = index.candidates(lease.path, ".", "def f0", ["*.py"], False)
-    assert names is not None and FILE in names
 
 
 # --- what is left open ------------------------------------------------------------------------------------------------

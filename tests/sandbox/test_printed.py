@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegrep.sandbox.literals import Text
 from codegrep.sandbox.tools import output_columns as printed_module
+from codegrep.sandbox.tools.literals import Text
 from codegrep.sandbox.tools.matches import BlockReader, Found, LineReader, name_words
 from codegrep.sandbox.tools.output_columns import Printed
 

@@ -73,7 +73,11 @@ def test_the_characters_cap_cuts_at_whole_lines_and_says_where_to_go_on(tree: Tr
         (b"caf\xe9\n", "[f.py, lines 1-1 of 1, not UTF-8: unreadable bytes are shown as \ufffd]\n1\tcaf\ufffd"),
         (b"a\rb\x1b[0m\x0c\n", "[f.py, lines 1-1 of 1]\n1\ta\ufffdb\ufffd[0m\ufffd"),
         ("a\u2028b\n".encode(), "[f.py, lines 1-1 of 1]\n1\ta\ufffdb"),
-        (b"x" * 5000 + b"\nend\n", "[f.py, lines 1-2 of 2]\n1\t" + "x" * 200 + " … [long line cut]\n2\tend"),
+        (
+            b"x" * 5000 + b"\nend\n",
+            "[f.py, lines 1-2 of 2, long lines cut: grep for a word shows what is around it]\n"
+            "1\t" + "x" * 198 + " …\n2\tend",
+        ),
     ],
 )
 def test_contents(tree: Tree, content: bytes, text: str) -> None:

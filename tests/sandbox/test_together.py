@@ -12,15 +12,32 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from codegrep.sandbox import Outcome, ToolStatus
-from codegrep.sandbox.literals import whole_literals
 from codegrep.sandbox.tools import Grep, SearchPrograms, find_ripgrep
+from codegrep.sandbox.tools.literals import whole_literals
 from codegrep.sandbox.tools.matches import BlockReader, LineReader
-from tests.sandbox.test_index import FILES
 from tests.sandbox.trees import tool_limits
 
 pytestmark = pytest.mark.skipif(find_ripgrep() is None, reason="ripgrep is not installed")
 
-MORE: dict[str, bytes] = {
+FILES: dict[str, bytes | str] = {
+    "src/app.py": b"import os\n\n\nclass Widget:\n    def run(self, kind):\n        return kind\n",
+    "src/deep/util.py": b"def helper(x):\n    return 'Widget' + x\n",
+    "src/deep/kelvin.py": "# \u212aind and \u017felf\nclass X: pass\n".encode(),
+    "src/upper.py": b"CLASS WIDGET = HELPER\n",
+    "src/bom.py": b"\xef\xbb\xbfimport os\r\nclass Bom:\r\n",
+    "src/utf16.py": "class Widget:\n".encode("utf-16"),
+    "src/binary.py": b"class Widget\n\0\nclass Late\n",
+    "src/accents.py": "# Größe der Klasse: éclair\nclass Größe: pass\n".encode(),
+    "src/latin.py": b"# caf\xe9 class\n",
+    "src/empty.py": b"",
+    ".hidden.py": b"class Hidden\n",
+    ".github/x.py": b"class Widget in github\n",
+    ".odd.py/y.py": b"class Odd\n",
+    "docs/index.md": b"# class Widget\n",
+    "docs/.hidden": b"class Hidden\n",
+    "README": b"class of its own\n",
+    "link.py": "src/app.py",
+    "tests/test_app.py": b"from src import Widget\n\ndef test_run():\n    assert Widget().run(1) == 1\n",
     "src/long.py": b"short = 1\n" + b"x" * 3000 + b" needle kind\nneedle = 2\n",
     "src/wide.py": b" " * 900
     + b"def run(kind): pass\ndef "
@@ -48,7 +65,7 @@ ODD = ("src/deep/kelvin.py",)
 @pytest.fixture(scope="module", params=["plain", "odd"])
 def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("together") / "tree"
-    for path, content in {**FILES, **MORE}.items():
+    for path, content in FILES.items():
         if request.param == "plain" and path in ODD:
             continue
         (folder / path).parent.mkdir(parents=True, exist_ok=True)

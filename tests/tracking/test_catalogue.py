@@ -187,7 +187,7 @@ def sandbox(folder: Path) -> tuple[Numbers, Numbers]:
     for seconds, status, timed_out in ((0.01, "ok", False),) * 3 + ((2.0, "infrastructure", True),):
         counters.add(CallMeasure("grep", status, seconds, 0.5, "run", timed_out, 100))
     cache = {"cache/hits": 1, "cache/shared": 1, "cache/misses": 3}
-    others = {"index/answered": 1, "index/passed": 3, "worktrees/adds": 2}
+    others = {"worktrees/adds": 2}
     return summary(counters.totals() | cache | others), {
         "sandbox/calls": 4,
         "sandbox/p50": bucket(0.01),
@@ -199,7 +199,6 @@ def sandbox(folder: Path) -> tuple[Numbers, Numbers]:
         "sandbox/bytes": 400,
         "sandbox/worktrees_made": 2,
         "sandbox/cache_hits": 2 / 5,
-        "sandbox/indexed": 1 / 4,
     }
 
 

@@ -22,11 +22,18 @@ _MOST_OBJECTS = 64  # of one answer; more is garbage
 
 
 def shortened(text: str, limit: int) -> str:
-    """`text` without white space around it; a long one is cut in the middle, and the cut is shown."""
+    """Return `text` without white space around it, at most `limit` characters: the middle is cut out, with a note."""
     text = text.strip()
     if len(text) <= limit:
         return text
-    return f"{text[: limit // 2]}\n[… {len(text) - limit} characters …]\n{text[-(limit // 2) :]}"
+    half = (limit - len(_left_out(len(text)))) // 2
+    if half <= 0:
+        return text[:limit]
+    return f"{text[:half]}{_left_out(len(text) - 2 * half)}{text[-half:]}"
+
+
+def _left_out(count: int) -> str:
+    return f"\n[… {count} characters …]\n"
 
 
 def visible(text: str) -> str:

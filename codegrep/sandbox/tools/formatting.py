@@ -1,4 +1,4 @@
-"""Text as a model is shown it: no control characters, long lines as previews, cut at whole lines, every cut stated."""
+"""Text as a model is shown it: no control characters, long lines in parts, cut at whole lines, every cut stated."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 
-LONG_LINE = " … [long line cut]"
+from codegrep.text import around
+
 # Control characters (a terminal's, or a lone CR) and the separators that some readers take for line ends.
 _UNSHOWABLE = re.compile("[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
-def shown_line(text: str, max_chars: int) -> str:
-    """One line of a file: without its line end, at most `max_chars` characters (and the note that it was cut)."""
-    text = text.rstrip("\r\n")
-    cut = len(text) > max_chars
-    if cut:
-        text = text[:max_chars]
-    if not text.isprintable():
-        text = _UNSHOWABLE.sub("\ufffd", text)
-    return text + LONG_LINE if cut else text
+def shown_line(text: str, max_chars: int, at: int = 0) -> str:
+    """Return one line of a file, without its line end: at most `max_chars` characters around a place."""
+    text, _ = around(text.rstrip("\r\n"), at, max_chars)
+    return text if text.isprintable() else _UNSHOWABLE.sub("\ufffd", text)
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -34,8 +30,7 @@ def fit(lines: Sequence[str], max_chars: int, header: Callable[[int], str]) -> t
 
     Args:
         header: of the number of lines shown; "" for none. Must not get longer when fewer lines are shown, except that
-            it
-            may be empty for all of them.
+            it may be empty for all of them.
 
     Returns:
         The text of at most `max_chars` characters and the number of lines in it.

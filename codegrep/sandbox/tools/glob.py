@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections import OrderedDict
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,42 +15,30 @@ from codegrep.config import ToolsConfig
 from codegrep.issues.paths import is_test_path
 from codegrep.protocol.calls import FileMatches, ToolStatus
 from codegrep.sandbox.guard import Guard, PathRefused
-from codegrep.sandbox.index import ContentIndex
 from codegrep.sandbox.tools.arguments import check_arguments
 from codegrep.sandbox.tools.formatting import fit, shown_line, shown_path
-from codegrep.sandbox.tools.listing import Listing, plain_glob
-from codegrep.sandbox.tools.pathglob import matches_glob
-from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
-from codegrep.sandbox.tools.search import SearchPrograms, short_reason
+from codegrep.sandbox.tools.pathglob import BadGlob, compiled
 from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
+from codegrep.sandbox.tree_state import TreeState
 
-# A tree with more names than this (about a million files) is the machine's problem, not the model's.
-_MAX_OUTPUT = 64 << 20
+# Names of all lists that are kept, of about 100 bytes each.
+_MOST_NAMES = 1_000_000
 
 
 class Glob:
-    """Lists files by glob, sorted by path. Hidden files only where the glob spells their dot.
+    """Lists files by glob, sorted by path, by the rules of pathglob. Folders and links are not listed.
 
-    `*` and `?` stay within a name, `**` spans folders, `{a,b}` are alternatives; a glob without a slash is for names at
-    any depth below path. Folders are not listed.
+    The files of a tree are listed once, until a name comes or goes: a model guesses names by the dozen.
     """
 
     name = "glob"
     description = "List files whose path matches a glob such as src/**/*.py; *.py matches at any depth."
 
-    def __init__(
-        self, limits: ToolsConfig, programs: SearchPrograms | None = None, index: ContentIndex | None = None
-    ) -> None:
-        """
-        Args:
-            index: knows which trees do not change; their files are listed once.
-        """
+    def __init__(self, limits: ToolsConfig) -> None:
         self._limits = limits
-        self._programs = programs or SearchPrograms()
-        self._index, self._listing = index, Listing()
+        self._trees: OrderedDict[Path, _Listing] = OrderedDict()
         # One at a time: who asks about a tree that is being listed waits for it anyway.
         self._lister = ThreadPoolExecutor(1, thread_name_prefix="listing")
-        self._threads = ThreadPoolExecutor(max(1, limits.concurrency), thread_name_prefix="glob")
         self.parameters: Mapping[str, Any] = {
             "type": "object",
             "properties": {
@@ -71,6 +61,10 @@ class Glob:
             raise ArgumentError("argument 'pattern' must say what to list; a leading '!' is not possible")
         if ".." in pattern.split("/") or pattern.startswith("~"):
             raise ArgumentError("argument 'pattern' leads out of the repository")
+        try:
+            compiled(pattern)
+        except BadGlob as error:
+            raise ArgumentError(f"argument 'pattern' is no glob: {error}") from None
         checked["pattern"] = pattern
         return checked
 
@@ -87,19 +81,15 @@ class Glob:
         if not (root / folder).is_dir():
             problem = "is a file" if (root / folder).exists() else "does not exist"
             return mistake(f"the folder {shown_path(os.fsencode(folder))} {problem}; path must be a folder")
+        listing = asyncio.get_running_loop().run_in_executor(self._lister, self._matching, root, folder, pattern)
         try:
-            names = await self._listed(root, folder, pattern)
-            if names is None:
-                names = await self._names(root / folder, pattern)
-        except ProcessFailed as error:
-            return fault(str(error))
-        except ProcessTimeout as error:
-            return fault(str(error), timed_out=True)
-        except _BadGlob as error:
-            return mistake(f"{error} (glob)")
-        prefix = b"" if folder == "." else os.fsencode(folder) + b"/"
-        paths = sorted(path for name in names if guard.contains(os.fsdecode(path := prefix + name)))
-        return self._outcome([shown_path(p) for p in paths], pattern, _is_folder(root / folder / pattern))
+            names = await asyncio.wait_for(listing, self._limits.glob_timeout)
+        except TimeoutError:
+            return fault(f"timed out after {self._limits.glob_timeout:g}s", timed_out=True)
+        except OSError as error:
+            return fault(f"the repository's files cannot be listed ({error.strerror})")
+        paths = sorted((name for name in names if guard.contains(name)), key=os.fsencode)
+        return self._outcome([shown_path(os.fsencode(p)) for p in paths], pattern, _is_folder(root / folder / pattern))
 
     def _outcome(self, paths: list[str], pattern: str, is_folder: bool) -> Outcome:
         limits = self._limits
@@ -108,9 +98,7 @@ class Glob:
         if not paths:
             hint = f"; it is a folder: {pattern.rstrip('/')}/** lists its files" if is_folder else ""
             tests = ", test files left out" if limits.exclude_tests else ""
-            return Outcome(
-                ToolStatus.OK, shown_line(f"[no file matches {pattern}{tests}{hint}]", limits.max_chars - 20)
-            )
+            return Outcome(ToolStatus.OK, shown_line(f"[no file matches {pattern}{tests}{hint}]", limits.max_chars))
 
         def header(shown: int) -> str:
             return "" if shown == len(paths) else f"[first {shown} of {len(paths)} files]"
@@ -119,39 +107,27 @@ class Glob:
         files = tuple(FileMatches(p, 1) for p in paths[:shown])
         return Outcome(ToolStatus.OK, text, files, truncated=shown < len(paths), files_found=len(paths))
 
-    async def _listed(self, root: Path, folder: str, pattern: str) -> list[bytes] | None:
-        state = self._index.state_at(root) if self._index is not None else None
-        if state is None or plain_glob(pattern) is None:
-            return None
-        loop = asyncio.get_running_loop()
-        try:
-            listing = loop.run_in_executor(self._lister, self._listing.names, root, state, folder, pattern)
-            return await asyncio.wait_for(listing, self._limits.glob_timeout)
-        except TimeoutError:
-            raise ProcessTimeout(self._limits.glob_timeout, starved=True) from None
+    def _matching(self, root: Path, folder: str, pattern: str) -> list[str]:
+        prefix = "" if folder == "." else folder + "/"
+        matches = compiled(pattern).fullmatch
+        return [name for name in self._names(root) if name.startswith(prefix) and matches(name, len(prefix))]
 
-    async def _names(self, folder: Path, pattern: str) -> list[bytes]:
-        if not self._programs.has_ripgrep:
-            walking = asyncio.get_running_loop().run_in_executor(self._threads, _walk, folder, pattern)
-            try:
-                return await asyncio.wait_for(walking, self._limits.glob_timeout)
-            except TimeoutError:
-                raise ProcessTimeout(self._limits.glob_timeout, starved=True) from None
-        chunks: list[bytes] = []
-        size = 0
+    def _names(self, root: Path) -> list[str]:
+        listing = self._trees.pop(root, None)
+        if listing is None or not TreeState("", listing.folders).same_names():
+            listing = _listing(os.fspath(root))
+        self._trees[root] = listing
+        while sum(len(one.names) for one in self._trees.values()) > _MOST_NAMES:
+            self._trees.popitem(last=False)
+        return listing.names
 
-        def take(chunk: bytes) -> bool:
-            nonlocal size
-            size += len(chunk)
-            chunks.append(chunk)
-            return size <= _MAX_OUTPUT
 
-        end = await self._programs.runner.run(self._programs.files(pattern), folder, self._limits.glob_timeout, take)
-        if end.stopped:
-            raise ProcessFailed("the tree has too many files to be listed")
-        if end.code == 2 and (reason := short_reason(end.stderr)):
-            raise _BadGlob(reason)
-        return [name.removeprefix(b"./") for name in b"".join(chunks).split(b"\0") if name]
+@dataclass(frozen=True)
+class _Listing:
+    """Regular files but git's own, relative to the root. folders: as in TreeState."""
+
+    names: list[str]
+    folders: dict[str, int]
 
 
 def _is_folder(path: Path) -> bool:
@@ -159,10 +135,6 @@ def _is_folder(path: Path) -> bool:
         return path.is_dir()
     except (OSError, ValueError):  # a glob is longer than any name may be
         return False
-
-
-class _BadGlob(Exception):
-    pass
 
 
 def _from_root(guard: Guard, pattern: str) -> str:
@@ -175,14 +147,28 @@ def _from_root(guard: Guard, pattern: str) -> str:
     return f"/{rest}" if folder == "." else f"{folder}/{rest}"
 
 
-def _walk(folder: Path, pattern: str) -> list[bytes]:
-    names = []
-    for where, folders, files in os.walk(folder):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        for name in files:
-            full = Path(where, name)
-            path = str(full.relative_to(folder))
-            hidden = name.startswith(".") and not pattern.startswith(".")
-            if not hidden and matches_glob(path, pattern) and full.is_file() and not full.is_symlink():
-                names.append(os.fsencode(path))
-    return names
+def _listing(root: str) -> _Listing:
+    """List a tree. Links are not followed.
+
+    Raises:
+        OSError: a folder could not be listed, for another reason than that it may not.
+    """
+    names: list[str] = []
+    folders: dict[str, int] = {}
+    todo = [""]
+    while todo:
+        prefix = todo.pop()
+        folder = f"{root}/{prefix}"
+        try:
+            folders[folder] = os.lstat(folder).st_mtime_ns
+            with os.scandir(folder) as entries:
+                for entry in entries:
+                    if entry.name == ".git":
+                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        todo.append(f"{prefix}{entry.name}/")
+                    elif entry.is_file(follow_symlinks=False):
+                        names.append(prefix + entry.name)
+        except PermissionError:
+            continue  # as ripgrep does with what it may not read
+    return _Listing(names, folders)

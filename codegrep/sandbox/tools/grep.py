@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import asyncio
+import codecs
+import contextlib
 import os
 import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from codegrep.config import ToolsConfig
 from codegrep.issues.paths import is_test_path
 from codegrep.protocol.calls import FileMatches, ToolStatus
+from codegrep.protocol.observation import ROW_TEXT_CHARS
 from codegrep.sandbox.guard import Guard, PathRefused
-from codegrep.sandbox.index import ContentIndex
-from codegrep.sandbox.literals import whole_literals
 from codegrep.sandbox.tools.arguments import check_arguments
 from codegrep.sandbox.tools.formatting import fit, shown_line, shown_path
+from codegrep.sandbox.tools.literals import whole_literals
 from codegrep.sandbox.tools.matches import (
     MAX_OUTPUT,
     BlockReader,
@@ -28,14 +29,16 @@ from codegrep.sandbox.tools.matches import (
     Found,
     LineReader,
     MatchReader,
+    PlaceReader,
     name_words,
     numbered,
 )
-from codegrep.sandbox.tools.pathglob import matches_glob
+from codegrep.sandbox.tools.pathglob import BadGlob, compiled, is_seen
 from codegrep.sandbox.tools.processes import ProcessFailed, ProcessTimeout
 from codegrep.sandbox.tools.search import SearchPrograms, line_bytes, short_reason, split_globs
 from codegrep.sandbox.tools.shared_search import LeaveOut, Question, Together, any_of
 from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
+from codegrep.text import around
 
 #: Files that the data of one result names.
 MAX_FILES = 200
@@ -47,10 +50,9 @@ _ABOUT_THE_REQUEST = re.compile(r"regex|glob|pattern|size limit", re.IGNORECASE)
 class Grep:
     """Regular-expression search with ripgrep (Rust syntax: linear time, no look-around, no back-references).
 
-    Hidden files are left out, `.gitignore` has no say, links are not followed, binary files are skipped. Results are in
-    the order of paths, so the same call always gives the same answer. Calls at the same time whose patterns are plain
-    texts share a process (together.py). With an index, ripgrep is given the files that can match in place of the tree.
-    The answer is the same in every case.
+    Which files a glob sees is pathglob's rule; `.gitignore` has no say, links are not followed, binary files are
+    skipped. Results are in the order of paths, so the same call always gives the same answer. Calls at the same time
+    whose patterns are plain texts share a process (shared_search.py), which changes no answer.
 
     A search that meets its deadline is the model's mistake when it had a fair share of a core until then (the pattern
     is too heavy), and the machine's fault when it had not.
@@ -59,16 +61,12 @@ class Grep:
     name = "grep"
     description = "Search file contents with a regular expression. Gives path:line:text for each matching line."
 
-    def __init__(
-        self, limits: ToolsConfig, programs: SearchPrograms | None = None, index: ContentIndex | None = None
-    ) -> None:
+    def __init__(self, limits: ToolsConfig, programs: SearchPrograms | None = None) -> None:
         self._limits = limits
         self._programs = programs or SearchPrograms()
-        self._index = index if self._programs.has_ripgrep else None
-        # One at a time: the first call for a tree makes its signatures, the others wait for them anyway.
-        self._indexing = ThreadPoolExecutor(1, thread_name_prefix="index")
         self._width = line_bytes(limits.max_line_chars)
-        self._together = Together(limits.max_matches, MAX_FILES, self._width, self._indexing)
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="lines")
+        self._together = Together(limits.max_matches, MAX_FILES, self._width, self._threads)
         self.parameters: Mapping[str, Any] = {
             "type": "object",
             "properties": {
@@ -92,6 +90,11 @@ class Grep:
             raise ArgumentError("argument 'pattern' is empty")
         if "\n" in str(checked["pattern"]) or "\r" in str(checked["pattern"]):
             raise ArgumentError("argument 'pattern' contains a line break; lines are searched one by one")
+        try:
+            for glob in split_globs(str(checked["include"])):
+                compiled(glob.removeprefix("!"))
+        except BadGlob as error:
+            raise ArgumentError(f"argument 'include' is no glob: {error}") from None
         return checked
 
     async def run(self, root: Path, arguments: Mapping[str, Argument]) -> Outcome:
@@ -113,9 +116,11 @@ class Grep:
             include=[glob.removeprefix("./") for glob in split_globs(str(arguments["include"]))],
             ignore_case=bool(arguments["ignore_case"]),
             limits=self._limits,
+            guard=guard,
         )
         try:
-            found = await self._found(search, guard)
+            found = await self._found(search)
+            parts = await self._parts(search, found)
         except ProcessFailed as error:
             return fault(str(error))
         except ProcessTimeout as error:
@@ -127,9 +132,9 @@ class Grep:
             return mistake(str(error))
         except _SearchBroke as error:
             return fault(str(error))
-        return self._outcome(search, found)
+        return self._outcome(search, found, parts)
 
-    async def _found(self, search: _Search, guard: Guard) -> Found:
+    async def _found(self, search: _Search) -> Found:
         texts = whole_literals(search.pattern, search.ignore_case)
         if texts is not None and self._programs.has_ripgrep and not search.is_file:
             question = Question(search.pattern, texts, search.ignore_case, name_words(search.pattern))
@@ -138,41 +143,40 @@ class Grep:
             async def run(questions: Sequence[Question]) -> tuple[LineReader, LeaveOut] | None:
                 now = asyncio.get_running_loop().time()
                 shared = replace(search, pattern=any_of(questions), ignore_case=False, began=now)
-                if self._index is not None:
-                    # The index reads no flags; what it says about all in lower case holds for each.
-                    joined, ignore_case = "|".join(q.pattern for q in questions), any(q.ignore_case for q in questions)
-                    plain = replace(search, pattern=joined, ignore_case=ignore_case)
-                    shared.candidates = await self._candidates(self._index, plain)
                 lines = await shared.lines()
-                return None if lines is None else (lines, partial(self._is_left_out, guard))
+                return None if lines is None else (lines, search.is_left_out)
 
             if (found := await self._together.ask(same, question, run)) is not None:
                 return found
-        if self._index is not None and not search.is_file:
-            search.candidates = await self._candidates(self._index, search)
         # The pattern is not to blame for what others made it wait for.
         latest = asyncio.get_running_loop().time() - _SHARED * self._limits.grep_timeout
         search.began = max(search.began, latest)
-        hits = [h for h in await search.run() if not self._is_left_out(guard, h.path)]
-        return Found.of(hits, self._limits.max_matches, MAX_FILES)
+        return Found.of(await search.run(), self._limits.max_matches, MAX_FILES)
 
-    def _is_left_out(self, guard: Guard, path: bytes) -> bool:
-        if not guard.contains(os.fsdecode(path)):
-            return True
-        return self._limits.exclude_tests and is_test_path(shown_path(path))
+    async def _parts(self, search: _Search, found: Found) -> _Parts:
+        """Return what is around the first match of those lines of which the model is shown only a part."""
+        limits = self._limits
+        if limits.observation == "table":
+            lines, most = ((h.path, h.telling) for h in found.telling), ROW_TEXT_CHARS
+        else:
+            lines, most = iter(found.first), limits.max_line_chars
+        read = ((path, *numbered(line, self._width)) for path, line in lines)
+        long = {(path, number) for path, number, text in read if len(text.strip()) > most}
+        if not long:
+            return {}
+        places = await search.places(long)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, _parts_of_lines, search, places, self._width)
 
-    async def _candidates(self, index: ContentIndex, search: _Search) -> list[str] | None:
-        asked = (search.root, search.path, search.pattern, search.include, search.ignore_case)
-        if index.is_ready(search.root):
-            return index.candidates(*asked)
-        return await asyncio.get_running_loop().run_in_executor(self._indexing, index.candidates, *asked)
-
-    def _outcome(self, search: _Search, found: Found) -> Outcome:
+    def _outcome(self, search: _Search, found: Found, parts: _Parts) -> Outcome:
         limits = self._limits
         if not found.files:
             return Outcome(ToolStatus.OK, self._nothing(search))
-        first = [(shown_path(path), *numbered(line, self._width)) for path, line in found.first]
-        lines = [f"{path}:{number}:{shown_line(text, limits.max_line_chars)}" for path, number, text in first]
+        lines = []
+        for path, line in found.first:
+            number, text = numbered(line, self._width)
+            text, at = parts.get((path, number), (text, 0))
+            lines.append(f"{shown_path(path)}:{number}:{shown_line(text, limits.max_line_chars, at)}")
 
         def header(shown: int) -> str:
             if shown == found.count:
@@ -181,12 +185,15 @@ class Grep:
             return f"[first {shown} of {found.count} matching lines in {found.files} file{plural}]"
 
         text, shown = fit(lines, limits.max_chars, header)
-        files = tuple(map(self._told, found.telling))
+        files = tuple(self._told(hits, parts) for hits in found.telling)
         return Outcome(ToolStatus.OK, text, files, truncated=shown < found.count, files_found=found.files)
 
-    def _told(self, hits: FileHits) -> FileMatches:
+    def _told(self, hits: FileHits, parts: _Parts) -> FileMatches:
         number, text = numbered(hits.telling, self._width)
-        return FileMatches(hits.shown, hits.count, number, shown_line(text.strip(), self._limits.max_line_chars))
+        text, at = parts.get((hits.path, number), (text, 0))
+        at -= len(text) - len(text.lstrip())
+        text, at = around(text.strip(), max(0, at), self._limits.max_line_chars)
+        return FileMatches(hits.shown, hits.count, number, shown_line(text, len(text)), at)
 
     def _nothing(self, search: _Search) -> str:
         if search.is_file and search.binary:
@@ -194,7 +201,11 @@ class Grep:
         where = search.path if search.path != "." else "the repository"
         what = f" in files {','.join(search.include)}" if search.include and not search.is_file else ""
         tests = ", test files left out" if self._limits.exclude_tests else ""
-        return shown_line(f"[no matching lines{what} in {where}{tests}]", self._limits.max_chars - 20)
+        return shown_line(f"[no matching lines{what} in {where}{tests}]", self._limits.max_chars)
+
+
+#: By path and number of a line: a part of it, and where in that the first match begins.
+_Parts = dict[tuple[bytes, int], tuple[str, int]]
 
 
 class _BadRequest(Exception):
@@ -207,10 +218,7 @@ class _SearchBroke(Exception):
 
 @dataclass
 class _Search:
-    """One search: usually one process; three for a pattern that matches more than can be read.
-
-    candidates: the only files below `path` that can match; None where that is not known.
-    """
+    """One search: usually one process; three for a pattern that matches more than can be read."""
 
     programs: SearchPrograms
     root: Path
@@ -220,22 +228,21 @@ class _Search:
     include: list[str]
     ignore_case: bool
     limits: ToolsConfig
-    candidates: list[str] | None = None
+    guard: Guard
     binary: bool = False
     began: float = field(default_factory=lambda: asyncio.get_running_loop().time())
 
     async def run(self) -> list[FileHits]:
         """All matching files in the order of their paths."""
         width = self.limits.max_line_chars
-        places, include = self._places()
-        command = self.programs.matches(self.pattern, places, include, self.ignore_case, width)
+        include = self._include()
+        command = self.programs.matches(self.pattern, [self.path], include, self.ignore_case, width)
         reader = await self._read(command, MAX_OUTPUT)
         if not reader.overflowed:
             return self._in_order(reader)
-        command = self.programs.counts(self.pattern, places, include, self.ignore_case)
+        command = self.programs.counts(self.pattern, [self.path], include, self.ignore_case)
         hits = self._in_order(await self._read(command, 8 * MAX_OUTPUT, counts=True))
-        read = [h for h in hits if not (self.limits.exclude_tests and is_test_path(h.shown))][:MAX_FILES]
-        places = [os.fsdecode(h.path) for h in read]
+        places = [os.fsdecode(h.path) for h in hits[:MAX_FILES]]
         command = self.programs.matches(
             self.pattern, places, [], self.ignore_case, width, per_file=max(1, self.limits.max_matches)
         )
@@ -245,7 +252,7 @@ class _Search:
     async def lines(self) -> LineReader | None:
         """All matching lines, whole; None where that is more than can be read, takes too long, or fails."""
         reader = LineReader(MAX_OUTPUT)
-        command = self.programs.matches(self.pattern, *self._places(), self.ignore_case, None)
+        command = self.programs.matches(self.pattern, [self.path], self._include(), self.ignore_case, None)
         left = self.began + _SHARED * self.limits.grep_timeout - asyncio.get_running_loop().time()
         try:
             end = await self.programs.runner.run(command, self.root, max(0.05, left), reader.take)
@@ -253,12 +260,30 @@ class _Search:
             return None
         return reader if not end.stopped and end.code in (0, 1) else None
 
-    def _places(self) -> tuple[list[str], list[str]]:
-        """Files or a folder, and globs."""
-        if self.candidates is not None:
-            # ripgrep is asked also when no file can match: it says whether the pattern is one.
-            return self.candidates or [os.devnull], []
-        return [self.path], [] if self.is_file else self.include
+    async def places(self, lines: Collection[tuple[bytes, int]]) -> dict[tuple[bytes, int], int]:
+        """Return where in its file the first match of each line begins, in bytes, as far as time and output allow."""
+        reader = PlaceReader(lines)
+        paths = [os.fsdecode(path) for path in sorted({path for path, _ in lines})]
+        command = self.programs.places(self.pattern, paths, self.ignore_case)
+        left = self.began + self.limits.grep_timeout - asyncio.get_running_loop().time()
+        with contextlib.suppress(ProcessTimeout, ProcessFailed):
+            await self.programs.runner.run(command, self.root, max(0.05, left), reader.take)
+        return reader.places
+
+    def is_left_out(self, path: bytes) -> bool:
+        """Return whether a file that was searched is no part of the answer."""
+        name = os.fsdecode(path)
+        # ripgrep has chosen by the globs, but for what is hidden.
+        if not self.is_file and (not self.programs.has_ripgrep or name.startswith(".") or "/." in name):
+            exempt = 0 if self.path == "." else self.path.count("/") + 1
+            if not is_seen(name, self.include, exempt):
+                return True
+        if not self.guard.contains(name):
+            return True
+        return self.limits.exclude_tests and is_test_path(shown_path(path))
+
+    def _include(self) -> list[str]:
+        return [] if self.is_file else self.include
 
     async def _read(self, command: Sequence[str], max_output: int, counts: bool = False) -> MatchReader:
         keep = max(1, self.limits.max_matches)
@@ -283,10 +308,25 @@ class _Search:
         return reader
 
     def _in_order(self, reader: MatchReader) -> list[FileHits]:
-        hits = sorted(reader.hits(), key=lambda h: h.path)
-        if self.programs.has_ripgrep or self.is_file or not self.include:
-            return hits
-        return [h for h in hits if any(matches_glob(h.shown, glob) for glob in self.include)]
+        return sorted((h for h in reader.hits() if not self.is_left_out(h.path)), key=lambda h: h.path)
+
+
+def _parts_of_lines(search: _Search, places: Mapping[tuple[bytes, int], int], width: int) -> _Parts:
+    """Read what is before and behind each place, up to the line's ends."""
+    parts: _Parts = {}
+    for (path, number), offset in places.items():
+        with contextlib.suppress(OSError), (search.root / os.fsdecode(path)).open("rb") as file:
+            if (mark := file.read(3)) == codecs.BOM_UTF8 and search.programs.has_ripgrep:
+                offset += len(mark)  # ripgrep does not count it
+            elif mark[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+                continue  # ripgrep counts in another encoding
+            start = max(0, offset - width)
+            file.seek(start)
+            read = file.read(2 * width)
+            before = read[: offset - start].rpartition(b"\n")[2].decode("utf-8", "replace")
+            behind = read[offset - start :].partition(b"\n")[0].decode("utf-8", "replace")
+            parts[path, number] = (before + behind, len(before))
+    return parts
 
 
 def _is_file(root: Path, path: str) -> bool | None:

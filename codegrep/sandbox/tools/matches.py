@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from codegrep.sandbox.tools.formatting import shown_path
@@ -18,6 +18,8 @@ from codegrep.sandbox.tools.formatting import shown_path
 #: Output of one search that is read; a broader pattern is counted first and then read from the files that are shown.
 #: Reading is cheap, starting anew is not: the limit is for patterns that match most lines of a large tree.
 MAX_OUTPUT = 64 << 20
+# A minified file may have a match in every other byte of one line.
+_MAX_PLACES = 8 << 20
 # ripgrep puts these sentences between its records; a match's own line cannot begin with them, its path comes first.
 _BINARY_NOTE = re.compile(
     rb"^(?P<path>.*?): (?:WARNING: stopped searching binary file after match|binary file matches) "
@@ -109,7 +111,7 @@ def name_words(pattern: str) -> frozenset[bytes]:
 
 
 class MatchReader:
-    """Takes the chunks of `path NUL number : text LF` records (or `path NUL count LF`).
+    """Takes the chunks of `path NUL number : text LF` records (or `path NUL count LF`). CRLF counts as LF.
 
     Args:
         keep: lines kept of a file.
@@ -143,8 +145,8 @@ class MatchReader:
             self.overflowed = True
             return False
         self._rest.append(chunk)
-        if b"\n" in chunk:
-            self._rest = [self._read(b"".join(self._rest))]
+        if b"\n" in chunk:  # CRLF ends lines of files, and with --crlf ripgrep's own
+            self._rest = [self._read(b"".join(self._rest).replace(b"\r\n", b"\n"))]
         return True
 
     def _read(self, data: bytes) -> bytes:
@@ -225,6 +227,30 @@ class BlockReader(MatchReader):
     def _lines(self, hits: FileHits, lines: bytes) -> None:
         if lines := _numbered_ones(hits.path, lines):
             super()._lines(hits, lines)
+
+
+class PlaceReader(MatchReader):
+    """Takes the chunks of `path NUL number : offset : match LF` records until the first of each line is known.
+
+    Attributes:
+        places: offset by path and number of the line.
+    """
+
+    def __init__(self, lines: Iterable[tuple[bytes, int]]) -> None:
+        super().__init__(0, _MAX_PLACES, frozenset())
+        self.places: dict[tuple[bytes, int], int] = {}
+        self._wanted = set(lines)
+
+    def take(self, chunk: bytes) -> bool:
+        """Reads a chunk; False when nothing more is needed, or the output is longer than it may be."""
+        return super().take(chunk) and bool(self._wanted)
+
+    def _lines(self, hits: FileHits, lines: bytes) -> None:
+        number, offset, _ = lines.split(b":", 2)
+        key = (hits.path, int(number))
+        if key in self._wanted:
+            self._wanted.remove(key)
+            self.places[key] = int(offset)
 
 
 class LineReader:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from codegrep.sandbox.literals import FOLDS_TO_ASCII, Text
+from codegrep.sandbox.tools.literals import FOLDS_TO_ASCII, Text
 from codegrep.sandbox.tools.matches import (
     DEFINES,
     NAMES_IT,

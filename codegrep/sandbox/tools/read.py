@@ -16,6 +16,7 @@ from codegrep.protocol.calls import FileMatches, ToolStatus
 from codegrep.sandbox.guard import Guard, PathRefused
 from codegrep.sandbox.tools.arguments import check_arguments
 from codegrep.sandbox.tools.formatting import fit, shown_line, shown_path
+from codegrep.sandbox.tools.pathglob import is_hidden
 from codegrep.sandbox.tools.tool import Argument, ArgumentError, Outcome, fault, mistake
 
 #: Larger files are not read; grep searches them.
@@ -99,10 +100,10 @@ class Read:
         if start > total:
             return mistake(f"{name} has only {total} lines, start={start} is behind its end")
         last = min(end or total, total)
-        numbered = [
-            f"{number}\t{shown_line(line, limits.max_line_chars)}"
-            for number, line in enumerate(lines[start - 1 : min(last, start - 1 + limits.max_lines)], start)
-        ]
+        lines = lines[start - 1 : min(last, start - 1 + limits.max_lines)]
+        numbered = [f"{number}\t{shown_line(line, limits.max_line_chars)}" for number, line in enumerate(lines, start)]
+        if any(len(line.rstrip("\r")) > limits.max_line_chars for line in lines):
+            note += ", long lines cut: grep for a word shows what is around it"
 
         def header(shown: int) -> str:
             more = f", go on with start={start + shown}" if start - 1 + shown < last else ""
@@ -113,7 +114,7 @@ class Read:
             )
 
         body, shown = fit(numbered, limits.max_chars, header)
-        first = shown_line(lines[start - 1].strip(), limits.max_line_chars)
+        first = shown_line(lines[0].strip(), limits.max_line_chars)
         files = (FileMatches(name, shown, start, first),)
         return Outcome(ToolStatus.OK, body, files, truncated=start - 1 + shown < last)
 
@@ -161,7 +162,9 @@ def _load(file: Path) -> bytes:
 def _listing(folder: Path) -> str:
     with os.scandir(os.fsencode(folder)) as entries:
         names = sorted(
-            e.name + (b"/" if e.is_dir(follow_symlinks=False) else b"") for e in entries if e.name != b".git"
+            e.name + (b"/" if e.is_dir(follow_symlinks=False) else b"")
+            for e in entries
+            if not is_hidden(os.fsdecode(e.name))
         )
     shown = [shown_path(name) for name in names[:_LISTED]]
     more = f" and {len(names) - _LISTED} more" if len(names) > _LISTED else ""

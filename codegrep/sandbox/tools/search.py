@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from codegrep.errors import InfrastructureError
-from codegrep.sandbox.tools.pathglob import alternatives
 from codegrep.sandbox.tools.processes import ProcessRunner
 
 _log = logging.getLogger(__name__)
@@ -22,6 +21,12 @@ _BYTES_A_CHAR = 4
 _REGEX_SIZE = "20M"
 # A second thread does not pay for a few named files.
 _FILES_A_THREAD = 64
+# File names by which grep can choose; it reads other globs in its own way.
+_PLAIN_NAME = re.compile(r"[\w.*-]+", re.ASCII)
+# A pattern that spells a carriage return; ripgrep takes none that does together with --crlf.
+_SPELLS_CR = re.compile(r"(?<!\\)(?:\\\\)*\\(?:r|[xuU]0*d|[xuU]\{0*d\})", re.IGNORECASE)
+# Escapes and classes of POSIX, and the end of a line.
+_LINE_END = re.compile(r"\\.|\[\^?\]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]|(\$)", re.DOTALL)
 
 
 def find_ripgrep() -> str | None:
@@ -37,6 +42,9 @@ def line_bytes(line_chars: int) -> int:
 
 class SearchPrograms:
     """Command lines for ripgrep or its stand-in. Every pattern is one argument that can be nothing but a pattern.
+
+    They search hidden files too, and grep those of every folder: who reads the output leaves out what is no part of
+    the answer (pathglob.is_seen).
 
     Args:
         ripgrep: the program; "" to do without it.
@@ -88,28 +96,33 @@ class SearchPrograms:
             extra.append(f"--max-count={per_file}")
         return self._ripgrep_command(pattern, paths, include, ignore_case, extra)
 
+    def places(self, pattern: str, paths: Sequence[str], ignore_case: bool) -> list[str]:
+        """Print `path NUL number : offset : match` for every match in the files that is not empty.
+
+        The offset is that of the match in its file, in bytes.
+        """
+        extra = ["--line-number", "--byte-offset", "--only-matching"]
+        if self.ripgrep is None:
+            return self._grep_command(pattern, paths, [], ignore_case, extra)
+        return self._ripgrep_command(pattern, paths, [], ignore_case, ["--no-heading", *extra])
+
     def counts(self, pattern: str, paths: Sequence[str], include: Sequence[str], ignore_case: bool) -> list[str]:
         """Prints `path NUL count` for every file (ripgrep: every matching file)."""
         if self.ripgrep is None:
             return self._grep_command(pattern, paths, include, ignore_case, ["-c"])
         return self._ripgrep_command(pattern, paths, include, ignore_case, ["--no-heading", "--count"])
 
-    def files(self, pattern: str) -> list[str]:
-        """Prints the files below the current folder that match a glob, each followed by NUL. ripgrep only."""
-        assert self.ripgrep is not None
-        return [*self._ripgrep_base(), "--files", f"--glob={pattern}", "--glob=!.git", "--", "."]
-
-    def _ripgrep_base(self) -> list[str]:
-        assert self.ripgrep is not None
-        return [self.ripgrep, "--no-config", "--no-ignore", "--no-follow", "--no-messages", "--color=never", "--null"]
-
     def _ripgrep_command(
         self, pattern: str, paths: Sequence[str], include: Sequence[str], ignore_case: bool, extra: Sequence[str]
     ) -> list[str]:
         threads = self._threads if len(paths) == 1 or len(paths) > _FILES_A_THREAD else 1
-        command = [*self._ripgrep_base(), "--with-filename", f"--threads={threads}", *extra]
+        assert self.ripgrep is not None
+        command = [self.ripgrep, "--no-config", "--no-ignore", "--hidden", "--no-follow", "--no-messages"]
+        command += ["--color=never", "--null", "--with-filename", f"--threads={threads}", *extra]
         command.append(f"--regex-size-limit={_REGEX_SIZE}")
         command.append("--ignore-case" if ignore_case else "--case-sensitive")
+        if "$" in pattern and not _SPELLS_CR.search(pattern):
+            command.append("--crlf")  # $ matches before CRLF too; the output's own lines may end so then
         command += [f"--glob={glob}" for glob in include]
         return [*command, "--glob=!.git", f"--regexp={pattern}", "--", *_no_input(paths)]
 
@@ -117,11 +130,12 @@ class SearchPrograms:
         self, pattern: str, paths: Sequence[str], include: Sequence[str], ignore_case: bool, extra: Sequence[str]
     ) -> list[str]:
         assert self._grep is not None
-        command = [self._grep, "-rEIsHZ", *extra, "--color=never", "--exclude-dir=.?*", "--exclude=.git"]
+        command = [self._grep, "-rEIsHZ", *extra, "--color=never", "--exclude-dir=.git", "--exclude=.git"]
         command += ["-i"] if ignore_case else []
-        # grep compares globs with file names only; the folders of a glob are compared afterwards, in Python.
-        plain = [one for glob in include for one in alternatives(glob)]
-        command += [f"--include={glob.rpartition('/')[2] or '*'}" for glob in plain]
+        names = [glob.rpartition("/")[2] for glob in include]
+        if all(map(_PLAIN_NAME.fullmatch, names)):
+            command += [f"--include={name}" for name in names]
+        pattern = _LINE_END.sub(lambda match: "\r?$" if match[1] else match[0], pattern)
         return [*command, f"--regexp={pattern}", "--", *_no_input(paths)]
 
 

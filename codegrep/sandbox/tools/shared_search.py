@@ -13,12 +13,12 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
-from codegrep.sandbox.literals import Text
+from codegrep.sandbox.tools.literals import Text
 from codegrep.sandbox.tools.matches import Found, LineReader
 from codegrep.sandbox.tools.output_columns import Printed
 
 _log = logging.getLogger(__name__)
-# Questions that one process answers; the index knows as many alternatives.
+# Questions that one process answers.
 _MOST = 32
 # Bytes of a text that few lines hold by chance.
 _TELLING = 3
@@ -29,7 +29,7 @@ class Question:
     """What one search is about.
 
     Attributes:
-        pattern: nothing but texts, as literals.whole_literals reads it.
+        pattern: nothing but texts, as whole_literals reads it.
         texts: those texts; a line has to hold one.
         words: see matches.name_words.
     """

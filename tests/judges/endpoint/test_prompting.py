@@ -13,7 +13,7 @@ from codegrep.judges.endpoint import code_of, fenced, object_with, shortened, vi
 
 def test_a_cut_is_in_the_middle_and_shown() -> None:
     assert shortened("  short ", 10) == "short"
-    assert shortened("a" * 50 + "b" * 50, 20) == "a" * 10 + "\n[… 80 characters …]\n" + "b" * 10
+    assert shortened("a" * 50 + "b" * 50, 42) == "a" * 10 + "\n[… 80 characters …]\n" + "b" * 10
 
 
 def test_invisible_characters_go() -> None:
