@@ -27,7 +27,7 @@ from codegrep.errors import CodegrepError
 from codegrep.index.static import SHIPPED, save_static
 
 TEMPERATURE = 0.05
-BATCH, NEGATIVES = 64, 2_048
+BATCH, NEGATIVES = 128, 2_048
 VOCABULARY, DIMENSION = 36_000, 256
 
 
@@ -153,6 +153,7 @@ def train(
     optimizer = torch.optim.AdamW(
         [{"params": [model.vectors], "lr": 2e-3}, {"params": [model.weights, model.query], "lr": 1e-2}],
         weight_decay=0.0,
+        fused=True,
     )
     batches_of = {s: max(1, round(len(members[s]) / BATCH)) for s in stretches}
     total = epochs * sum(batches_of.values())

@@ -123,12 +123,27 @@ class TreeIndex:
     @cached_property
     def definitions(self) -> Mapping[str, NDArray[np.int64]]:
         """Files that define a name, by the last part of the qualified one."""
-        files: dict[str, set[int]] = {}
-        for file, blob in enumerate(self._blobs):
-            for meta in blob.meta:
-                if meta[1]:
-                    files.setdefault(meta[1].rpartition(".")[2], set()).add(file)
-        return {name: np.array(sorted(numbers)) for name, numbers in files.items()}
+        files: dict[str, list[int]] = {}
+        for file in range(len(self.paths)):
+            for name in self.defined_in(file):
+                files.setdefault(name, []).append(file)
+        return {name: np.array(numbers) for name, numbers in files.items()}
+
+    def defined_in(self, file: int) -> frozenset[str]:
+        """Names that a file defines, each by its last part."""
+        return frozenset(meta[1].rpartition(".")[2] for meta in self._blobs[file].meta if meta[1])
+
+    def best_of_files(self, scores: NDArray[np.floating]) -> NDArray[np.floating]:
+        """(files,) the highest score of each file's units."""
+        return np.maximum.reduceat(scores, self.first_unit[:-1]) if len(self) else np.zeros(0)
+
+    def mean_of_best(self, scores: NDArray[np.floating], most: int) -> NDArray[np.floating]:
+        """(files,) mean of the `most` highest scores of each file's units, of fewer where it has fewer."""
+        order = np.lexsort((-scores, self.file_of))  # by file, the best first
+        place = np.arange(len(self)) - self.first_unit[self.file_of]
+        counted = place < most
+        sums = np.bincount(self.file_of[counted], weights=scores[order][counted], minlength=len(self.paths))
+        return np.asarray(sums / np.minimum(np.diff(self.first_unit), most))
 
     def chosen(self, path: str | None) -> NDArray[np.bool_]:
         """(files,) which of them lie under a folder, are the file, or match a glob; all without a path."""
