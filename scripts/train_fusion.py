@@ -21,10 +21,11 @@ from search_material import commits_of
 
 from codegrep.errors import CodegrepError
 from codegrep.index.fusion import FEATURES, SHIPPED, candidates
-from codegrep.index.history import History
+from codegrep.index.history import commit_files
 from codegrep.index.statement import statement_of
 from codegrep.index.static import StaticModel, load_static
 from codegrep.index.tree import TreeIndexer
+from codegrep.issues.git import open_repository
 from codegrep.issues.issue import Issue
 from codegrep.issues.paths import is_gold_path
 from codegrep.issues.repositories import list_repositories
@@ -34,9 +35,9 @@ def features_of(folder: Path, issues: Sequence[Issue], model: StaticModel, index
     """Features and gold of the candidates of each issue of one repository."""
     indexer = TreeIndexer(index, model)
     examples = []
-    with History(list_repositories(folder)[issues[0].repo]) as history:
+    with open_repository(list_repositories(folder)[issues[0].repo]) as repo:
         for issue in issues:
-            files = [f for f in history.files(issue.base_commit) if is_gold_path(f.path, (".py",), False)]
+            files = [f for f in commit_files(repo, issue.base_commit) if is_gold_path(f.path, (".py",), False)]
             tree = indexer.index(issue.repo, files)
             found = candidates(tree, statement_of(issue.problem_statement), np.ones(len(tree.paths), bool))
             gold = np.array([tree.paths[file] in issue.gold_files for file in found.files])

@@ -11,11 +11,14 @@ from pathlib import PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
-_PATH = re.compile(r"[\w./\\-]*\w\.[A-Za-z]{1,4}\b")
+# Possessive: a statement of one word of 20,000 letters costs no more than any other.
+_PATH = re.compile(r"[\w./\\-]++")
 _FRAME = re.compile(r'File "([^"\n]{1,300})", line \d+|^\s*at [^\n(]{1,200}\(([^():\n]{1,200}):\d+', re.MULTILINE)
 _IMPORT = re.compile(r"^\W{0,8}(?:from\s+([\w.]+)\s+import\s+([^\n#(]{1,200})|import\s+([\w.]+))", re.MULTILINE)
-_DOTTED = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")
-_NAME = re.compile(r"[A-Za-z_]\w{2,}")
+_DOTTED = re.compile(r"[\w.]++")
+_NAME = re.compile(r"\b[A-Za-z_]\w{2,}+")
+_USED = re.compile(r"(?:(?<=[.`])[A-Za-z_]\w{2,}+)|\b[A-Za-z_]\w{2,}+(?=\()")
+_INNER_CAPITAL = re.compile(r"[a-z]+[A-Z]|[A-Z]\w*[a-z]\w*[A-Z]")
 _MAX_STATEMENT = 20_000
 
 
@@ -38,9 +41,8 @@ class Statement:
     @cached_property
     def code_names(self) -> frozenset[str]:
         """Words that look like names of code: with an underscore, an inner capital, a dot before or a bracket after."""
-        found = re.findall(r"[A-Za-z]\w*_\w+|_\w{2,}|[a-z]+[A-Z]\w*|[A-Z]\w*[a-z]\w*[A-Z]\w*", self.text)
-        called = re.findall(r"([A-Za-z_]\w{2,})\(|\.([A-Za-z_]\w{2,})|`([A-Za-z_]\w{2,})`", self.text)
-        return frozenset(found) | {name for names in called for name in names if name}
+        looks = {name for name in self.names if "_" in name or _INNER_CAPITAL.match(name[:60])}
+        return frozenset(looks | set(_USED.findall(self.text)))
 
     @cached_property
     def title_names(self) -> frozenset[str]:
@@ -50,7 +52,8 @@ class Statement:
     @cached_property
     def paths(self) -> frozenset[str]:
         """Everything that looks like the path or the name of a file."""
-        return frozenset(found.replace("\\", "/").lstrip("./") for found in _PATH.findall(self.text))
+        words = (word.replace("\\", "/").strip("./-") for word in _PATH.findall(self.text))
+        return frozenset(word for word in words if 0 < len(word) - word.rfind(".") - 1 <= 4 and word.rfind(".") > 0)
 
     @cached_property
     def frames(self) -> tuple[str, ...]:
@@ -70,7 +73,7 @@ class Statement:
     @cached_property
     def dotted(self) -> frozenset[str]:
         """Dotted names: modules, attributes, methods."""
-        return frozenset(_DOTTED.findall(self.text))
+        return frozenset(name for word in _DOTTED.findall(self.text) if "." in (name := word.strip(".")))
 
 
 def statement_of(text: str) -> Statement:
@@ -100,7 +103,11 @@ def mentions(statement: Statement, path: str, defined: frozenset[str]) -> NDArra
         places = [place for place, frame in enumerate(statement.frames) if frame.endswith("/" + tail)]
     imported = [names for name, names in statement.modules.items() if name == module or module.endswith("." + name)]
     brought = frozenset().union(*statement.modules.values()) if statement.modules else frozenset()
-    named = [name for name in statement.dotted if (name + ".").startswith(module + ".") and "." in module]
+    further = [
+        name.count(".") - module.count(".")
+        for name in statement.dotted
+        if "." in module and (name + ".").startswith(module + ".")
+    ]
     values = (
         any(
             found == path or (len(found) > 4 and "/" in found and path.endswith("/" + found))
@@ -111,7 +118,7 @@ def mentions(statement: Statement, path: str, defined: frozenset[str]) -> NDArra
         1 / (1 + places[0]) if places else 0.0,
         bool(imported),
         min(1.0, len(brought & defined) / 2),
-        bool(named),
+        1 / (1 + min(further)) if further else 0.0,
         len(stem) > 3 and stem in statement.names,
     )
     return np.array(values, np.float64)
