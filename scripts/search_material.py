@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from codegrep.index.history import commit_files
-from codegrep.index.store import unit_words
+from codegrep.index.store import unit_text
 from codegrep.index.terms import words_of
 from codegrep.index.units import Unit, units_of
 from codegrep.issues.git import Repo, blob, open_repository
@@ -125,12 +125,16 @@ def _stretch(commits: list[Issue], repo: Repo, counted: dict[str, list[Counter[s
         units = changed_units(issue, repo)
         if units:
             subject = issue.problem_statement.partition("\n")[0]
-            words = [(unit.path, unit_words(unit), words_of(unit.path)) for unit in units]
-            queries.append((issue.gold_files, words_of(issue.problem_statement), words_of(subject), words))
+            words = [(unit.path, _counted(unit_text(unit)), _counted(unit.path)) for unit in units]
+            queries.append((issue.gold_files, _counted(issue.problem_statement), _counted(subject), words))
     tree = []
     for file in commit_files(repo, commits[len(commits) // 2].base_commit):
         if file.path.endswith(".py") and not is_test_path(file.path):
             if file.blob not in counted:
-                counted[file.blob] = [unit_words(unit) for unit in units_of(file.path, file.read())]
-            tree.append((file.path, words_of(file.path), counted[file.blob]))
+                counted[file.blob] = [_counted(unit_text(unit)) for unit in units_of(file.path, file.read())]
+            tree.append((file.path, _counted(file.path), counted[file.blob]))
     return {"queries": queries, "tree": tree}
+
+
+def _counted(text: str) -> Counter[str]:
+    return Counter(words_of(text))

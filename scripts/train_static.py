@@ -29,7 +29,6 @@ from codegrep.index.static import SHIPPED, save_static
 TEMPERATURE = 0.05
 BATCH, NEGATIVES = 128, 2_048
 VOCABULARY, DIMENSION = 36_000, 256
-DROPOUT = 0.2  # share of the words of a text that a step leaves out
 
 
 def prepare(folder: Path, issues: Sequence, snapshots: int, target: Path) -> None:  # type: ignore[type-arg]
@@ -149,8 +148,7 @@ def train(
     def text(number: int) -> tuple[np.ndarray, np.ndarray]:
         span = slice(data["starts"][number], data["starts"][number + 1])
         ids = rows[data["ids"][span]]
-        left = (ids >= 0) & (random.random(len(ids)) >= DROPOUT)
-        return ids[left], data["weights"][span][left]
+        return ids[ids >= 0], data["weights"][span][ids >= 0]
 
     optimizer = torch.optim.AdamW(
         [{"params": [model.vectors], "lr": 2e-3}, {"params": [model.weights, model.query], "lr": 1e-2}],

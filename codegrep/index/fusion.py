@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from codegrep.errors import ModelError
 from codegrep.index.statement import MENTIONS, Statement, mentions
-from codegrep.index.terms import term_ids, words_of
+from codegrep.index.terms import count_terms, words_of
 from codegrep.index.tree import TreeIndex
 from codegrep.issues.paths import is_test_path
 
@@ -118,7 +118,7 @@ def _file_scores(tree: TreeIndex, statement: Statement) -> Floats:
     rows = []
     for words in (tree.file_words, tree.words):
         for text in (statement.text, statement.title):
-            own = words.score(term_ids(words_of(text))[0])
+            own = words.score(count_terms([text]).terms)
             rows.append(own if words is tree.file_words else tree.best_of_files(own))
     static = tree.vectors @ tree.model.embed_query(statement.text)
     rows.append(tree.best_of_files(static))
@@ -172,7 +172,7 @@ def _defined(tree: TreeIndex, statement: Statement) -> _Defined:
 def _shape(tree: TreeIndex, statement: Statement, file: int) -> Floats:
     path = tree.paths[file]
     words = set(words_of(str(PurePosixPath(path).with_suffix(""))))
-    text, title = words_of(statement.text), words_of(statement.title)
+    text, title = set(words_of(statement.text)), set(words_of(statement.title))
     return np.array(
         [
             sum(word in text for word in words) / max(1, len(words)),

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from codegrep.errors import InfrastructureError
 from codegrep.index.fusion import Fusion, candidates, load_fusion
 from codegrep.index.statement import statement_of
-from codegrep.index.terms import term_ids, words_of
+from codegrep.index.terms import count_terms
 from codegrep.index.tree import IndexedUnit, TreeIndex
 
 _RECIPROCAL_K = 20
@@ -108,7 +108,7 @@ class Bm25Index(TreeSearch):
 
     def scores(self, query: str, allowed: NDArray[np.bool_]) -> Scores:
         """See `TreeSearch.scores`; a unit without a word of the query is not found."""
-        scores = self.tree.words.score(term_ids(words_of(query))[0])
+        scores = self.tree.words.score(count_terms([query]).terms)
         return np.where(scores != 0, scores, -np.inf)
 
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
 from codegrep.errors import ModelError
-from codegrep.index.terms import term_id, term_ids, words_of
+from codegrep.index.terms import Counts, count_terms, term_id
 
 SHIPPED = Path(__file__).parent / "data" / "static.npz"
 Vectors = NDArray[np.float32]
@@ -43,21 +43,18 @@ class StaticModel:
         """Length of a vector."""
         return int(self.vectors.shape[1])
 
-    def embed(self, terms: NDArray[np.uint32], counts: NDArray[np.integer], starts: NDArray[np.int64]) -> Vectors:
-        """(n, D) sums of the vectors of n texts, not normalised; text i has the entries from starts[i] to starts[i+1].
-
-        A word counts ln(1 + its count) times; unknown words count nothing.
-        """
-        columns, known = self._columns(terms)
-        data = np.where(known, np.log1p(counts.astype(np.float32)), np.float32(0))
-        matrix = csr_matrix((data, columns, starts), shape=(len(starts) - 1, len(self.terms)))
+    def embed(self, texts: Counts) -> Vectors:
+        """(n, D) sums of word vectors, not normalised. A word counts ln(1 + its count) times; unknown ones nothing."""
+        columns, known = self._columns(texts.terms)
+        data = np.where(known, np.log1p(texts.counts.astype(np.float32)), np.float32(0))
+        matrix = csr_matrix((data, columns, texts.starts), shape=(len(texts.starts) - 1, len(self.terms)))
         return np.asarray(matrix @ self.vectors, dtype=np.float32)
 
     def embed_query(self, text: str) -> Vectors:
         """(D,) unit vector of a query; zero where it has no known word."""
-        terms, counts = term_ids(words_of(text))
-        columns, known = self._columns(terms)
-        weights = np.log1p(counts.astype(np.float32)) * self.query_weights[columns] * known
+        words = count_terms([text])
+        columns, known = self._columns(words.terms)
+        weights = np.log1p(words.counts.astype(np.float32)) * self.query_weights[columns] * known
         return normalised(weights @ self.vectors[columns])
 
     def _columns(self, terms: NDArray[np.uint32]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:

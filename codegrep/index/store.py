@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 
 from codegrep.errors import DataError
 from codegrep.index.static import StaticModel
-from codegrep.index.terms import term_ids, words_of
+from codegrep.index.terms import Counts, count_terms
 from codegrep.index.units import Unit, units_of
 
 _VERSION = 1  # of the units and terms; other versions are other folders
@@ -29,32 +28,33 @@ class BlobUnits:
 
     Attributes:
         meta: kind, name, start, end, signature, docstring of each unit.
-        terms, counts: (e,) words of all units, one after another.
-        starts: (n + 1,) where the words of each unit begin.
+        words: of each unit.
         vectors: (n, D) float16 sums of word vectors, not normalised.
     """
 
     meta: list[tuple[str, str, int, int, str, str]]
-    terms: NDArray[np.uint32]
-    counts: NDArray[np.uint16]
-    starts: NDArray[np.int64]
+    words: Counts
     vectors: NDArray[np.float16]
 
 
-def digest_units(path: str, content: bytes, model: StaticModel) -> BlobUnits:
-    """Divide a file into units, count their words and embed them."""
-    units = units_of(path, content)
-    counted = [term_ids(unit_words(unit)) for unit in units]
-    terms = np.concatenate([ids for ids, _ in counted]) if counted else np.zeros(0, np.uint32)
-    counts = np.concatenate([numbers for _, numbers in counted]) if counted else np.zeros(0, np.uint16)
-    starts = np.cumsum([0, *(len(ids) for ids, _ in counted)]).astype(np.int64)
-    meta = [(u.kind, u.name, u.start, u.end, u.signature, u.docstring.split("\n")[0]) for u in units]
-    return BlobUnits(meta, terms, counts, starts, model.embed(terms, counts, starts).astype(np.float16))
+def unit_text(unit: Unit) -> str:
+    """What of a unit is counted; the words of its name and docstring count twice, for its body has them too."""
+    return f"{unit.name}\n{unit.docstring}\n{unit.body}"
 
 
-def unit_words(unit: Unit) -> Counter[str]:
-    """The words of a unit; those of its name and docstring count twice, for its body has them too."""
-    return words_of(f"{unit.name}\n{unit.docstring}\n{unit.body}")
+def digest_files(files: Sequence[tuple[str, bytes]], model: StaticModel) -> list[BlobUnits]:
+    """Divide files (path, content) into units, count their words and embed them."""
+    divided = [units_of(path, content) for path, content in files]
+    words = count_terms(unit_text(unit) for units in divided for unit in units)
+    vectors = model.embed(words).astype(np.float16)
+    blobs = []
+    first = 0
+    for units in divided:
+        last = first + len(units)
+        meta = [(u.kind, u.name, u.start, u.end, u.signature, u.docstring.partition("\n")[0]) for u in units]
+        blobs.append(BlobUnits(meta, words.part(first, last), vectors[first:last]))
+        first = last
+    return blobs
 
 
 class BlobStore:
@@ -105,13 +105,13 @@ class BlobStore:
 def _table(blobs: Mapping[str, BlobUnits], dimension: int) -> pa.Table:
     """One row a unit; a blob without units has a row of kind ""."""
     rows = [(key, *meta) for key, blob in blobs.items() for meta in (blob.meta or [("", "", 0, 0, "", "")])]
-    lengths = [n for blob in blobs.values() for n in (np.diff(blob.starts) if blob.meta else [0])]
+    lengths = [n for blob in blobs.values() for n in (np.diff(blob.words.starts) if blob.meta else [0])]
     vectors = [blob.vectors if blob.meta else np.zeros((1, dimension), np.float16) for blob in blobs.values()]
     offsets = pa.array(np.cumsum([0, *lengths]), pa.int32())
     columns = dict(zip(("blob", *_META), zip(*rows, strict=True), strict=True))
     arrays = {name: pa.array(values) for name, values in columns.items()}
     for name in ("terms", "counts"):
-        joined = np.concatenate([getattr(blob, name) for blob in blobs.values()])
+        joined = np.concatenate([getattr(blob.words, name) for blob in blobs.values()])
         arrays[name] = pa.ListArray.from_arrays(offsets, pa.array(joined))
     flat = pa.array(np.concatenate(vectors).reshape(-1))
     arrays["vector"] = pa.FixedSizeListArray.from_arrays(flat, dimension)
@@ -125,9 +125,9 @@ def _read(file: Path, dimension: int) -> dict[str, BlobUnits]:
         if width != dimension:
             raise ValueError(f"vectors of {width} dimensions where the model has {dimension}")
         columns = [table[name].to_pylist() for name in ("blob", *_META)]
-        terms, counts = (_flat(table, name).to_numpy() for name in ("terms", "counts"))
         vectors = _flat(table, "vector").to_numpy().reshape(-1, dimension)
         starts = np.append(0, np.cumsum(table["terms"].combine_chunks().value_lengths().to_numpy()))
+        words = Counts(_flat(table, "terms").to_numpy(), _flat(table, "counts").to_numpy(), starts)
     except FileNotFoundError:
         return {}  # another process joined the files
     except (OSError, KeyError, ValueError, pa.ArrowException) as error:
@@ -138,10 +138,9 @@ def _read(file: Path, dimension: int) -> dict[str, BlobUnits]:
     first = 0
     for last in range(1, len(keys) + 1):
         if last == len(keys) or keys[last] != keys[first]:
-            whole = slice(starts[first], starts[last])
             own = rows[first:last] if rows[first][0] else []
-            bounds = starts[first : first + len(own) + 1] - starts[first]
-            blobs[keys[first]] = BlobUnits(own, terms[whole], counts[whole], bounds, vectors[first : first + len(own)])
+            end = first + len(own)
+            blobs[keys[first]] = BlobUnits(own, words.part(first, end), vectors[first:end])
             first = last
     return blobs
 

@@ -17,8 +17,8 @@ from codegrep.errors import DataError, RepositoryError
 from codegrep.index.languages import language_of
 from codegrep.index.okapi import Okapi
 from codegrep.index.static import StaticModel, Vectors, normalised
-from codegrep.index.store import BlobStore, BlobUnits, digest_units
-from codegrep.index.terms import term_ids, words_of
+from codegrep.index.store import BlobStore, BlobUnits, digest_files
+from codegrep.index.terms import count_terms
 from codegrep.index.units import MAX_PARSED
 
 SKIPPED_FOLDERS = frozenset({"__pycache__", "venv", ".venv", "env", "build", "dist", ".eggs", ".git", "node_modules"})
@@ -71,7 +71,7 @@ class TreeIndex:
         sizes = np.array([len(blob.meta) for blob in self._blobs], np.int64)
         self.file_of: NDArray[np.int64] = np.repeat(np.arange(len(known)), sizes)
         self.first_unit = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        self._path_words = [term_ids(words_of(path)) for path in self.paths]
+        self._path_words = count_terms(self.paths)
 
     def __len__(self) -> int:
         return len(self.file_of)
@@ -85,29 +85,23 @@ class TreeIndex:
     @cached_property
     def words(self) -> Okapi:
         """BM25 of the units; the words of a path count _PATH_COUNT times in each of its units."""
-        in_path = np.array([len(ids) for ids, _ in self._path_words], np.int64)[self.file_of]
-        terms = [self._path_words[file][0] for file in self.file_of]
-        return self._okapi(np.arange(len(self)), terms, np.repeat(np.arange(len(self)), in_path), len(self))
+        return self._okapi(np.arange(len(self)), self.file_of)
 
     @cached_property
     def file_words(self) -> Okapi:
         """BM25 of whole files; the words of a path count _PATH_COUNT times."""
-        terms = [ids for ids, _ in self._path_words]
-        files = np.repeat(np.arange(len(terms)), [len(ids) for ids in terms])
-        return self._okapi(self.file_of, terms, files, len(terms))
+        return self._okapi(self.file_of, np.arange(len(self.paths)))
 
-    def _okapi(
-        self,
-        document_of: NDArray[np.int64],
-        path_terms: list[NDArray[np.uint32]],
-        path_documents: NDArray[np.int64],
-        size: int,
-    ) -> Okapi:
-        sizes = _joined([np.diff(blob.starts) for blob in self._blobs], np.int64)
-        terms = _joined([*(blob.terms for blob in self._blobs), *path_terms], np.uint32)
-        counts = [*(blob.counts for blob in self._blobs), np.full(len(path_documents), _PATH_COUNT, np.uint16)]
-        documents = np.concatenate([np.repeat(document_of, sizes), path_documents])
-        return Okapi(terms, documents, np.concatenate(counts), size)
+    def _okapi(self, document_of: NDArray[np.int64], file_of: NDArray[np.int64]) -> Okapi:
+        """document_of: the document of each unit; file_of: the file of each document."""
+        in_path = np.diff(self._path_words.starts)[file_of]
+        first = np.repeat(self._path_words.starts[file_of] - (np.cumsum(in_path) - in_path), in_path)
+        path_terms = self._path_words.terms[first + np.arange(in_path.sum())]
+        sizes = _joined([np.diff(blob.words.starts) for blob in self._blobs], np.int64)
+        terms = _joined([*(blob.words.terms for blob in self._blobs), path_terms], np.uint32)
+        counts = [*(blob.words.counts for blob in self._blobs), np.full(len(path_terms), _PATH_COUNT, np.uint16)]
+        documents = [np.repeat(document_of, sizes), np.repeat(np.arange(len(file_of)), in_path)]
+        return Okapi(terms, np.concatenate(documents), np.concatenate(counts), len(file_of))
 
     @cached_property
     def vectors(self) -> Vectors:
@@ -115,10 +109,7 @@ class TreeIndex:
         if not len(self):
             return np.zeros((0, self.model.dimension), np.float32)
         sums = np.concatenate([blob.vectors for blob in self._blobs]).astype(np.float32)
-        starts = np.cumsum([0, *(len(ids) for ids, _ in self._path_words)]).astype(np.int64)
-        terms, counts = (_joined([pair[i] for pair in self._path_words], np.uint32) for i in (0, 1))
-        paths = self.model.embed(terms, counts, starts)
-        return normalised(sums + paths[self.file_of])
+        return normalised(sums + self.model.embed(self._path_words)[self.file_of])
 
     @cached_property
     def definitions(self) -> Mapping[str, NDArray[np.int64]]:
@@ -183,16 +174,13 @@ class TreeIndexer:
         """
         store = self._store(repo)
         listed = list(files)
-        fresh: dict[str, BlobUnits] = {}
+        fresh = {file.key: file for file in listed if file.key not in store}
+        keys = list(fresh)
         try:
-            for file in listed:
-                if file.key in store or file.key in fresh:
-                    continue
-                fresh[file.key] = digest_units(file.path, file.read(), self._model)
-                if len(fresh) >= _FLUSHED:
-                    store.add(fresh)
-                    fresh = {}
-            store.add(fresh)
+            for first in range(0, len(keys), _FLUSHED):
+                some = keys[first : first + _FLUSHED]
+                blobs = digest_files([(fresh[key].path, fresh[key].read()) for key in some], self._model)
+                store.add(dict(zip(some, blobs, strict=True)))
         except OSError as error:
             raise DataError(f"the index of {repo} cannot be written to {self._folder}: {error}") from error
         return TreeIndex(((file.path, store[file.key]) for file in listed), self._model)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from codegrep.errors import RepositoryError
 from codegrep.index.okapi import Okapi
-from codegrep.index.terms import term_id, term_ids
+from codegrep.index.terms import term_id
 from codegrep.issues.issue import Issue
 from codegrep.issues.paths import is_test_path
 from codegrep.retrievers.retriever import Retrieved
@@ -45,14 +45,20 @@ def tokenise_path(path: str) -> list[str]:
     return tokenise(path) + [part for part in tokenise(_PATH_PARTS.sub(" ", path)) if part != path.lower()]
 
 
-TermCounts = tuple[NDArray[np.uint32], NDArray[np.uint16]]
+TermCounts = tuple[NDArray[np.uint32], NDArray[np.int32]]
 """Ids of the distinct terms of a document, and how often each occurs."""
+
+
+def term_counts(tokens: Sequence[str]) -> TermCounts:
+    """Count the tokens of a document."""
+    counted = Counter(tokens)
+    return np.fromiter(map(term_id, counted), np.uint32, len(counted)), np.array(list(counted.values()), np.int32)
 
 
 def okapi_of(documents: Sequence[TermCounts]) -> Okapi:
     """BM25 of documents in insertion order, which decides ties."""
     terms = np.concatenate([np.zeros(0, np.uint32), *(ids for ids, _ in documents)])
-    counts = np.concatenate([np.zeros(0, np.uint16), *(counts for _, counts in documents)])
+    counts = np.concatenate([np.zeros(0, np.int32), *(counts for _, counts in documents)])
     rows = np.repeat(np.arange(len(documents)), [len(ids) for ids, _ in documents])
     return Okapi(terms, rows, counts, len(documents))
 
@@ -134,14 +140,14 @@ class TreeIndexer:
                 continue  # gone or unreadable: nothing that a search could find either
             files.append(state.path)
             documents.append(self._counts(content))
-        paths = okapi_of([term_ids(Counter(tokenise_path(path))) for path in files]) if with_paths else None
+        paths = okapi_of([term_counts(tokenise_path(path)) for path in files]) if with_paths else None
         return TreeIndex(tuple(files), okapi_of(documents), paths, time.perf_counter() - started)
 
     def _counts(self, content: bytes) -> TermCounts:
         digest = sha1(content, usedforsecurity=False).digest()
         document = self._documents.get(digest)
         if document is None:
-            document = term_ids(Counter(tokenise(content.decode("utf-8", errors="replace"))))
+            document = term_counts(tokenise(content.decode("utf-8", errors="replace")))
             self._documents[digest] = document
             self._entries += len(document[0])
         return document

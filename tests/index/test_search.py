@@ -13,7 +13,7 @@ import pytest
 import codegrep.index.tree as tree_module
 from codegrep.errors import DataError, RepositoryError
 from codegrep.index.search import INDEXES, Bm25Index, HybridIndex, StaticIndex
-from codegrep.index.static import load_static
+from codegrep.index.static import StaticModel, load_static
 from codegrep.index.tree import TreeIndexer, folder_files
 from tests.index.made_models import hand_model
 
@@ -104,13 +104,13 @@ def test_files_have_the_hash_that_git_gives_them(root: Path) -> None:
 
 def count_digests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     digested: list[str] = []
-    real = tree_module.digest_units
+    real = tree_module.digest_files
 
-    def counting(path: str, *rest: object) -> object:
-        digested.append(path)
-        return real(path, *rest)  # type: ignore[arg-type]
+    def counting(files: list[tuple[str, bytes]], model: StaticModel) -> object:
+        digested.extend(path for path, _ in files)
+        return real(files, model)
 
-    monkeypatch.setattr(tree_module, "digest_units", counting)
+    monkeypatch.setattr(tree_module, "digest_files", counting)
     return digested
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegrep.errors import RepositoryError
-from codegrep.index.terms import term_id, term_ids
+from codegrep.index.terms import term_id
 from codegrep.issues.issue import Issue
-from codegrep.retrievers.bm25 import BM25, TreeIndexer, okapi_of, tokenise, tokenise_path
+from codegrep.retrievers.bm25 import BM25, TreeIndexer, okapi_of, term_counts, tokenise, tokenise_path
 from codegrep.retrievers.retriever import Retriever
 
 
@@ -41,7 +40,7 @@ def okapi(documents: list[list[str]], query: list[str], k1: float = 1.5, b: floa
 
 
 def scores_of(documents: list[list[str]], query: list[str]) -> np.ndarray:
-    return okapi_of([term_ids(Counter(document)) for document in documents]).score([term_id(t) for t in query])
+    return okapi_of([term_counts(document) for document in documents]).score([term_id(t) for t in query])
 
 
 words = st.sampled_from(["alpha", "beta", "gamma", "delta", "eps", "zeta"])
