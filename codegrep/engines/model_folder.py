@@ -19,10 +19,14 @@ _PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 _LFS_POINTER = b"version https://git-lfs"
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path, *, chat: bool = True) -> None:
     """Check that a folder holds a complete model: configuration, safetensors weights, tokenizer, chat template.
 
     Only headers are read.
+
+    Args:
+        folder: of the model.
+        chat: False for a model that embeds texts, which has no chat template.
 
     Raises:
         ModelError: what is missing or broken, one line.
@@ -41,14 +45,14 @@ def check_folder(folder: Path) -> None:
     _check_weights(folder)
     if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
         raise ModelError(f"model folder {folder} has no tokenizer", "Save it there with tokenizer.save_pretrained")
-    if not _has_chat_template(folder):
+    if chat and not _has_chat_template(folder):
         raise ModelError(
             f"the tokenizer of model folder {folder} has no chat template",
             "Use an instruct model, or put its template into chat_template.jinja",
         )
 
 
-def make_once(folder: Path, name: str, make: Callable[[Path, Path], dict[str, str]]) -> Path:
+def make_once(folder: Path, name: str, make: Callable[[Path, Path], dict[str, str]], *, chat: bool = True) -> Path:
     """Make the model `name` inside `folder` once, and return its folder.
 
     The model is made in a temporary folder and renamed when complete. A complete folder that a person put there is used
@@ -58,6 +62,7 @@ def make_once(folder: Path, name: str, make: Callable[[Path, Path], dict[str, st
         folder: folder of the models.
         name: name of the model's folder.
         make: fills an empty folder (first argument); the second is `folder`. Returns its origin.
+        chat: see `check_folder`.
 
     Raises:
         ModelError: a person's folder is incomplete, or what `make` raises.
@@ -65,7 +70,7 @@ def make_once(folder: Path, name: str, make: Callable[[Path, Path], dict[str, st
     from filelock import FileLock
 
     target = folder / name
-    if _is_whole(target):
+    if _is_whole(target, chat):
         return target
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -75,7 +80,7 @@ def make_once(folder: Path, name: str, make: Callable[[Path, Path], dict[str, st
             "Set CODEGREP_MODELS to another one",
         ) from error
     with FileLock(folder / f".{name}.lock"):
-        if _is_whole(target):  # another process made it while this one waited
+        if _is_whole(target, chat):  # another process made it while this one waited
             return target
         for remains in folder.glob(f".{name}.*.part"):
             shutil.rmtree(remains, ignore_errors=True)
@@ -83,7 +88,7 @@ def make_once(folder: Path, name: str, make: Callable[[Path, Path], dict[str, st
         try:
             with without_bars():
                 origin = make(part, folder)
-            check_folder(part)
+            check_folder(part, chat=chat)
             (part / MARKER).write_text(json.dumps({"name": name, **origin}, indent=2) + "\n", encoding="utf-8")
             _open_to_readers(part)
             if target.exists():  # made here once, broken since
@@ -109,11 +114,11 @@ def without_bars() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def _is_whole(target: Path) -> bool:
+def _is_whole(target: Path, chat: bool) -> bool:
     if not target.exists():
         return False
     try:
-        check_folder(target)
+        check_folder(target, chat=chat)
     except ModelError:
         if (target / MARKER).is_file():
             return False  # made here: made again
@@ -123,8 +128,8 @@ def _is_whole(target: Path) -> bool:
 
 def _open_to_readers(folder: Path) -> None:
     folder.chmod(0o755)  # mkdtemp and safetensors write for the owner only
-    for file in folder.iterdir():
-        file.chmod(0o644)
+    for file in folder.rglob("*"):
+        file.chmod(0o755 if file.is_dir() else 0o644)
 
 
 def _check_weights(folder: Path) -> None:

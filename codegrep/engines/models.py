@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codegrep.engines import nano, smollm2
+from codegrep.engines import minilm, nano, smollm2
 from codegrep.engines.model_folder import check_folder, make_once, without_bars
 from codegrep.errors import ModelError
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 PROVIDED_PREFIX = "provided:"
-PROVIDED = {smollm2.NAME: smollm2.make, nano.NAME: nano.make}
+PROVIDED = {smollm2.NAME: smollm2.make, nano.NAME: nano.make, minilm.NAME: minilm.make}
 """Models that are made on this machine: name -> function (empty folder to fill, folder of the models)."""
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -137,7 +137,7 @@ def _make(name: str, folder: Path) -> Path:
         raise ModelError(
             f"there is no provided model '{name}'", f"Known: {', '.join(PROVIDED_PREFIX + n for n in PROVIDED)}"
         )
-    return make_once(folder, name, PROVIDED[name])
+    return make_once(folder, name, PROVIDED[name], chat=name != minilm.NAME)
 
 
 def _from_hub(hub_id: str, revision: str | None) -> Path:

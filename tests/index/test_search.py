@@ -1,0 +1,182 @@
+"""Indexes of small trees: what each ranking finds, filters, and what is kept of a tree."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import codegrep.index.tree as tree_module
+from codegrep.errors import DataError, RepositoryError
+from codegrep.index.search import INDEXES, Bm25Index, HybridIndex, StaticIndex
+from codegrep.index.static import StaticModel, load_static
+from codegrep.index.tree import TreeIndexer, folder_files
+from tests.index.made_models import hand_model
+
+FILES = {
+    "pkg/urls.py": "def parse_url(text):\n    return text.split('/')\n\n\nclass Url:\n    pass\n",
+    "pkg/files.py": "def load_file(path):\n    '''Read a file.'''\n    return path\n",
+    "pkg/other.py": "def unrelated():\n    return 3\n",
+    "tests/test_urls.py": "from pkg.urls import parse_url\n\n\ndef test_parse_url():\n    assert parse_url('a')\n",
+    "notes.md": "How to parse a file.\n",
+    "data.json": '{"parse": "url"}',
+    ".git/config": "parse url",
+}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    for name, text in FILES.items():
+        path = tmp_path / "tree" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return tmp_path / "tree"
+
+
+@pytest.fixture
+def indexer(tmp_path: Path) -> TreeIndexer:
+    return TreeIndexer(tmp_path / "index", hand_model())
+
+
+def test_bm25_ranks_units(root: Path, indexer: TreeIndexer) -> None:
+    hits = Bm25Index(indexer.index("o/n", folder_files(root))).search("parse_url", 3)
+    first = hits[0].unit
+    assert (first.path, first.name, first.start, first.end) == ("pkg/urls.py", "parse_url", 1, 2)
+    assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
+    assert "data.json" not in {hit.unit.path for hit in hits}
+
+
+def test_static_vectors_find_other_words_for_it(root: Path, indexer: TreeIndexer) -> None:
+    tree = indexer.index("o/n", folder_files(root))
+    assert not Bm25Index(tree).search("address", 3)
+    assert StaticIndex(tree).search("address", 1)[0].unit.path == "pkg/urls.py"
+    assert StaticIndex(tree).search("unheard", 3) == []
+
+
+@pytest.mark.parametrize("name", list(INDEXES))
+def test_every_index_filters_by_path_and_pattern(name: str, root: Path, indexer: TreeIndexer) -> None:
+    ripgrep = shutil.which("rg")
+    tree = indexer.index("o/n", folder_files(root))
+    if name == "hybrid":
+        load_static()  # it stands on the shipped data
+    index = INDEXES[name](tree, root, ripgrep)
+    assert {hit.unit.path for hit in index.search("parse url", 9, path="tests")} == {"tests/test_urls.py"}
+    assert {hit.unit.path for hit in index.search("parse file", 9, path="*.md")} == {"notes.md"}
+    assert index.search("parse url", 9, path="nowhere") == []
+    if ripgrep:
+        hits = index.search("parse url", 9, pattern=r"split\(")
+        assert [(hit.unit.path, hit.unit.name) for hit in hits] == [("pkg/urls.py", "parse_url")]
+        with pytest.raises(ValueError, match="unclosed"):
+            index.search("parse", 9, pattern="(")
+
+
+def test_hybrid_scores_a_file_by_its_best_unit(root: Path, indexer: TreeIndexer) -> None:
+    index = HybridIndex(indexer.index("o/n", folder_files(root)))
+    files = dict(index.rank_files("parse_url is wrong", 5))
+    best = {}
+    for hit in index.search("parse_url is wrong", 50):
+        best[hit.unit.path] = max(best.get(hit.unit.path, -np.inf), hit.score)
+    assert files == {path: best[path] for path in files}
+    assert next(iter(files)) == "pkg/urls.py"
+
+
+@pytest.mark.parametrize("name", list(INDEXES))
+def test_an_empty_tree_finds_nothing(name: str, tmp_path: Path, indexer: TreeIndexer) -> None:
+    index = INDEXES[name](indexer.index("o/n", []))
+    assert index.search("parse", 3) == []
+    assert index.rank_files("parse", 3) == []
+
+
+def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(RepositoryError, match="there is no folder"):
+        folder_files(tmp_path / "gone")
+
+
+def test_files_have_the_hash_that_git_gives_them(root: Path) -> None:
+    given = subprocess.run(["git", "hash-object", "pkg/urls.py"], cwd=root, capture_output=True, text=True, check=True)
+    assert {f.path: f.blob for f in folder_files(root)}["pkg/urls.py"] == given.stdout.strip()
+    assert hashlib.sha1(b"").hexdigest() not in {f.blob for f in folder_files(root)}
+
+
+def count_digests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    digested: list[str] = []
+    real = tree_module.digest_files
+
+    def counting(files: list[tuple[str, bytes]], model: StaticModel) -> object:
+        digested.extend(path for path, _ in files)
+        return real(files, model)
+
+    monkeypatch.setattr(tree_module, "digest_files", counting)
+    return digested
+
+
+def test_only_changed_files_are_embedded(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digested = count_digests(monkeypatch)
+    first = TreeIndexer(tmp_path / "index", hand_model()).index("o/n", folder_files(root))
+    assert len(digested) == 5
+    digested.clear()
+    (root / "pkg/other.py").write_text("def load_url():\n    pass\n", encoding="utf-8")
+    indexer = TreeIndexer(tmp_path / "index", hand_model())  # another process
+    second = indexer.index("o/n", folder_files(root))
+    assert digested == ["pkg/other.py"]
+    same = [n for n in range(len(second)) if second.unit(n).path != "pkg/other.py"]
+    assert [second.unit(n) for n in same] == [
+        u for n in range(len(first)) if (u := first.unit(n)).path != "pkg/other.py"
+    ]
+    assert Bm25Index(second).search("load_url", 1)[0].unit.path == "pkg/other.py"
+
+
+def test_a_killed_process_loses_the_last_blobs_only(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tree_module, "_FLUSHED", 2)
+    digested = count_digests(monkeypatch)
+    files = folder_files(root)
+
+    def killed() -> bytes:
+        raise KeyboardInterrupt
+
+    broken = [*files[:4], tree_module.SourceFile("zz.py", "0" * 40, killed)]
+    with pytest.raises(KeyboardInterrupt):
+        TreeIndexer(tmp_path / "index", hand_model()).index("o/n", broken)
+    (folder,) = (tmp_path / "index" / "o__n").iterdir()
+    (folder / "half.tmp").write_bytes(b"half")  # what a kill inside a write leaves
+    digested.clear()
+    TreeIndexer(tmp_path / "index", hand_model()).index("o/n", files)
+    assert digested == [files[4].path]
+
+
+def test_many_small_files_of_an_index_are_joined(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tree_module, "_FLUSHED", 1)
+    monkeypatch.setattr("codegrep.index.store._MAX_SEGMENTS", 3)
+    digested = count_digests(monkeypatch)
+    for _ in range(2):
+        tree = TreeIndexer(tmp_path / "index", hand_model()).index("o/n", folder_files(root))
+    assert len(digested) == 5
+    (folder,) = (tmp_path / "index" / "o__n").iterdir()
+    assert len(list(folder.iterdir())) == 1
+    assert Bm25Index(tree).search("parse_url", 1)[0].unit.name == "parse_url"
+
+
+def test_another_model_has_an_index_of_its_own(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    digested = count_digests(monkeypatch)
+    for version in ("hand", "other"):
+        TreeIndexer(tmp_path / "index", hand_model(version)).index("o/n", folder_files(root))
+    assert len(digested) == 10
+
+
+def test_broken_index_files_are_named(root: Path, tmp_path: Path) -> None:
+    TreeIndexer(tmp_path / "index", hand_model()).index("o/n", folder_files(root))
+    (folder,) = (tmp_path / "index" / "o__n").iterdir()
+    (file,) = folder.iterdir()
+    model = hand_model()
+    wide = type(model)(model.terms, np.hstack([model.vectors, model.vectors]), model.query_weights, model.version)
+    with pytest.raises(DataError, match=r"vectors of 8 dimensions where the model has 16.*Remove"):
+        TreeIndexer(tmp_path / "index", wide).index("o/n", [])
+    file.write_bytes(b"no arrow")
+    with pytest.raises(DataError, match=r"cannot be used: .*Remove"):
+        TreeIndexer(tmp_path / "index", model).index("o/n", [])
