@@ -19,7 +19,7 @@ errors text conf_folder
 overrides ending
 config
 issues
-runtime protocol metrics tracking
+runtime protocol metrics tracking index
 rewards engines retrievers
 judges sandbox
 rollout

@@ -32,7 +32,7 @@ class BlobUnits:
         vectors: (n, D) float16 sums of word vectors, not normalised.
     """
 
-    meta: list[tuple[str, str, int, int, str, str]]
+    meta: Sequence[tuple[str, str, int, int, str, str]]
     words: Counts
     vectors: NDArray[np.float16]
 

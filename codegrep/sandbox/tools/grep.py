@@ -156,6 +156,7 @@ class Grep:
     async def _parts(self, search: _Search, found: Found) -> _Parts:
         """Return what is around the first match of those lines of which the model is shown only a part."""
         limits = self._limits
+        lines: Iterator[tuple[bytes, bytes]]
         if limits.observation == "table":
             lines, most = ((h.path, h.telling) for h in found.telling), ROW_TEXT_CHARS
         else:
