@@ -162,7 +162,8 @@ class Printed:
     def _line(self, number: int) -> bytes:
         """A line as far as it counts: many questions may be shown the lines of a minified file, of a megabyte each."""
         start = int(self._starts[number])
-        return self._output[start : min(int(self._ends[number]), start + _NUMBER + self._width)]
+        line = self._output[start : min(int(self._ends[number]), start + _NUMBER + self._width)]
+        return line.removesuffix(b"\r")
 
     def _holding(self, texts: Sequence[Text], ignore_case: bool) -> _Numbers | None:
         """The numbers of the lines that hold one of the texts, ascending."""
