@@ -82,7 +82,7 @@ class AnswerQuestion:
 
 
 @dataclass(frozen=True)
-class Opinion:
+class Judgement:
     """A judge's answer.
 
     Attributes:
@@ -112,8 +112,8 @@ class AnswerJudge(Protocol):
         """What was used so far."""
         ...
 
-    def judge(self, questions: Sequence[AnswerQuestion]) -> list[Opinion]:
-        """An opinion on each, in order. An outage is an Opinion with an error; it is never raised."""
+    def judge(self, questions: Sequence[AnswerQuestion]) -> list[Judgement]:
+        """An opinion on each, in order. An outage is an Judgement with an error; it is never raised."""
         ...
 
 
@@ -150,12 +150,12 @@ class EndpointAnswerJudge:
         """
         self._endpoint.headers()
 
-    def judge(self, questions: Sequence[AnswerQuestion]) -> list[Opinion]:
+    def judge(self, questions: Sequence[AnswerQuestion]) -> list[Judgement]:
         """See AnswerJudge. A server that was given up is tried again with each call: the next step may have it back."""
         self._client.hope_again()
         prompts = [prompt(question) for question in questions]
         answers = self._client.ask_each([(Prompt(text), _reader(code)) for text, code in prompts])
-        return [_opinion(answer) for answer in answers]
+        return [_judgement(answer) for answer in answers]
 
 
 def prompt(question: AnswerQuestion) -> tuple[str, str]:
@@ -175,7 +175,7 @@ def prompt(question: AnswerQuestion) -> tuple[str, str]:
     return text, code
 
 
-def parse_opinion(text: str, code: str) -> tuple[bool, str] | None:
+def parse_judgement(text: str, code: str) -> tuple[bool, str] | None:
     """(consistent, reason) of a model's answer; None without one object that holds the code and a true or false."""
     found = object_with(text, code)
     agrees = found.get("is_semantic_consistent") if found else None
@@ -185,15 +185,15 @@ def parse_opinion(text: str, code: str) -> tuple[bool, str] | None:
     return agrees, visible(reason)[:300] if isinstance(reason, str) else ""
 
 
-def _opinion(answer: Reply) -> Opinion:
+def _judgement(answer: Reply) -> Judgement:
     if answer.value is None:
-        return Opinion(None, error=answer.error)
-    return Opinion(answer.value["agrees"] is True, str(answer.value.get("reason", "")), cached=answer.cached)
+        return Judgement(None, error=answer.error)
+    return Judgement(answer.value["agrees"] is True, str(answer.value.get("reason", "")), cached=answer.cached)
 
 
 def _reader(code: str) -> Read:
     def read(text: str) -> Mapping[str, Any] | None:
-        found = parse_opinion(text, code)
+        found = parse_judgement(text, code)
         return None if found is None else {"agrees": found[0], "reason": found[1]}
 
     return read

@@ -15,7 +15,7 @@ from codegrep.config import TurnScoresConfig
 from codegrep.errors import ConfigError
 from codegrep.judges.turns import judged, parse_scores, prompt
 from codegrep.rewards.turn_credit import CallFacts, RolloutFacts, TurnFacts
-from codegrep.training.signals import load_turn_scores
+from codegrep.training.signals import load_turn_scoring
 from tests.chat_server import Answer, said
 
 TRAJECTORY = RolloutFacts(
@@ -138,6 +138,6 @@ def test_a_server_that_is_not_there_is_no_error_but_a_wrong_setting_is(monkeypat
 
 def test_it_is_loaded_without_being_asked() -> None:
     params = {"url": "http://127.0.0.1:9/v1", "model": "m", "timeout": 5.0, "retries": 0}
-    scoring = load_turn_scores(TurnScoresConfig("judge", "codegrep.judges.turns.judged", params, True, 0.1, 16))
+    scoring = load_turn_scoring(TurnScoresConfig("judge", "codegrep.judges.turns.judged", params, True, 0.1, 16))
     assert scoring.concurrency == 16
     assert scoring.scores(TRAJECTORY) == (None, "invalid")
