@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegrep.protocol.exit_cause import LOST, ExitCause
+from codegrep.protocol.exit_cause import LOST
 from codegrep.rewards.governance import (
     CAUSES,
     EXIT_CAUSES,

@@ -27,7 +27,7 @@ from codegrep.issues.issue import Issue
 from codegrep.judges.answer_judging import JudgedBatch
 from codegrep.judges.answers import Judgement
 from codegrep.lab import record
-from codegrep.lab.measures import Component, DesignMeasures, Push
+from codegrep.lab.measures import Component, DesignMeasures
 from codegrep.labels import stage_report
 from codegrep.pipeline import checkpoint_selection, run
 from codegrep.pipeline.collect import OpenPolicyCollector, OpenTrackedLog, PolicyCollector
@@ -413,8 +413,8 @@ def replayed(folder: Path) -> tuple[Numbers, Numbers]:
     keys = dict(zip(record._NUMBERS, values, strict=True))
     keys["bias"] = float("nan")
     measures = DesignMeasures(
-        "v3", "file F", 8, 8, 0, reward_quantiles=(0.0, 1.0), groups=2, positive=0.5,
-        components=(Component("file_f", 0.5, 0.8, 0.1),), pushes=(Push("tokens", -0.5, 1.0, 2.0),), **keys,
+        "v3", "file F", 8, 8, 0, groups=2, components=(Component("file_f", 0.5, 0.8, 0.1),), pushes={"tokens": -0.5},
+        **keys,
     )  # fmt: skip
     logged = Logged()
     replay: Any = SimpleNamespace(designs=[measures], agreements=[])
