@@ -18,10 +18,10 @@ from codegrep.engines.cpu import resolve_dtype
 from codegrep.errors import ConfigError
 from codegrep.issues.splits import check_split
 from codegrep.overrides import override as written
-from codegrep.rewards.load import load_advantage, load_reward
+from codegrep.rewards.load import load_reward
 from codegrep.rewards.needs import needs
 from codegrep.tracking.registry import check_name
-from codegrep.training.signals import load_governance, load_turn_scores, load_verdicts
+from codegrep.training.signals import load_answer_judge, load_signal, load_turn_scoring
 
 
 def compose_overrides(overrides: Sequence[str], first_of_many: bool = False) -> DictConfig:
@@ -114,11 +114,9 @@ def check(config: Config) -> None:
     if config.tracking.register:
         check_name(config.tracking.register)
     # A misspelt function or parameter shows here, and not after the warm start.
-    load_reward(config.reward)
-    load_advantage(config.advantage)
-    load_governance(config.governance)
-    load_turn_scores(config.turn_scores)
-    load_verdicts(config.answer_judge)
+    load_signal(config.reward, config.advantage, config.governance)
+    load_turn_scoring(config.turn_scores)
+    load_answer_judge(config.answer_judge)
 
 
 def cautions(config: Config) -> list[str]:
@@ -141,14 +139,14 @@ def cautions(config: Config) -> list[str]:
             f"reward={name} scores classes and functions, and those of the issues are not looked up. "
             "Use data.gold_entities=true"
         )
-    if "verdict" in wanted and config.answer_judge.judge is None:
+    if "judgement" in wanted and config.answer_judge.judge is None:
         said.append(
-            f"reward={name} wants a judge's verdict, and answer_judge={config.answer_judge.name} asks nobody: "
-            "nothing beyond its first half is given. Use answer_judge=llm, or reward.params.judge=score"
+            f"reward={name} needs a judge of answers, and answer_judge={config.answer_judge.name} asks nobody: nothing "
+            "beyond its first half is given. Use answer_judge=llm, or reward.params.judge=score"
         )
-    if "verdict" not in wanted and config.answer_judge.judge is not None:
+    if "judgement" not in wanted and config.answer_judge.judge is not None:
         said.append(
-            f"answer_judge={config.answer_judge.name} has a judge, and reward={name} wants no verdict: nobody is asked"
+            f"answer_judge={config.answer_judge.name} has a judge that reward={name} does not need: nobody is asked"
         )
     return said
 

@@ -34,11 +34,8 @@ def test_a_reward_alone_has_what_it_needs_or_that_is_said(reward: str) -> None:
         (["reward=v1"], ["line ranges", "agent.prompt=short", "Use agent.prompt=detailed"]),
         (["reward=v2", "agent.prompt=entities"], ["agent.prompt=entities does not"]),
         (["reward=codescout"], ["Use agent.prompt=entities", "Use data.gold_entities=true"]),
-        (["reward=tiered"], ["wants a judge's verdict", "answer_judge=none asks nobody", "Use answer_judge=llm"]),
-        (
-            ["reward=v3", "answer_judge=llm", "answer_judge.params.model=m"],
-            ["reward=v3 wants no verdict: nobody is asked"],
-        ),
+        (["reward=tiered"], ["needs a judge of answers", "answer_judge=none asks nobody", "Use answer_judge=llm"]),
+        (["reward=v3", "answer_judge=llm", "answer_judge.params.model=m"], ["a judge that reward=v3 does not need"]),
     ],
 )
 def test_what_is_said(overrides: list[str], words: list[str]) -> None:
@@ -53,13 +50,5 @@ def test_nothing_is_said_with_the_right_prompt() -> None:
 
 def test_nothing_is_said_where_a_judge_is_asked_or_none_is_wanted() -> None:
     assert said("+experiment=signal_reshaping") == ""
-    asked = ["reward.params.judge=verdict", "answer_judge=llm", "answer_judge.params.model=m"]
+    asked = ["reward.params.judge=answer_judge", "answer_judge=llm", "answer_judge.params.model=m"]
     assert said("+experiment=signal_reshaping", *asked) == ""
-
-
-def test_the_scale_of_advantages_is_declared_once() -> None:
-    with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = load(compose("config", overrides=["advantage=dr_grpo"]))
-        assert (config.advantage.scale, config.train.grpo.scale_rewards) == ("none", "none")
-        config = load(compose("config", overrides=["advantage.scale=batch"]))
-        assert config.train.grpo.scale_rewards == "batch"

@@ -75,7 +75,6 @@ class GRPOSettings:
     clip_low: float = setting("PPO's region is [1 - low, 1 + high]", gt=0)
     clip_high: float = setting("PPO's region is [1 - low, 1 + high]", gt=0)
     loss_type: Literal["grpo", "dapo", "bnpo", "dr_grpo"] = setting("TRL's loss type")
-    scale_rewards: Literal["group", "batch", "none"] = setting("follows advantage.scale")
     measure_kl: bool = setting("measure policy/kl also where kl is 0")
     kl_estimator: Literal["k3", "k3_corrected", "k2"] = setting(
         "k3_corrected multiplies k3 by the importance ratio; the gradient of k2 is the reverse KL's"

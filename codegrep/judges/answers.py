@@ -1,21 +1,21 @@
-"""A judge of answers: does an answer lead to the same repair as the reference? (arXiv 2605.07276; SPEC 4.1)
+"""A judge of answers: does an answer lead to the same repair as the reference (arXiv 2605.07276)?
 
 The paper's judge compares a repair with a minimal sufficient one and says in JSON whether they mean the same; its
-prompt is not printed. For retrieval (reconstructed) it is asked whether the answered files give what the repair needs,
-with the gold files and, where it is known, the gold patch as reference. So a file that is not gold but serves as well
-can count, which no F-score sees.
+prompt is not printed. For retrieval (reconstructed) the judge is asked whether the answered files give what the repair
+needs, with the gold files and, where it is known, the gold patch as reference. A file that is not gold but serves as
+well can then count, which no F-score sees.
 
-The policy is paid for what the judge says, so it must not be able to talk to it. The judge sees none of its words: of
-an answer only files, line numbers, and a count. A file is shown by name if it is gold, or if a tool of this rollout
-named it, so the names are the repository's own; others are counted as unknown. Statement and patch are from outside
-too; see `codegrep.judges.endpoint.prompting`. The order of an answer is not shown, so equal sets of files are one
-question.
+The policy is rewarded for the judgement, so it must not be able to talk to the judge. The judge sees none of its words:
+of an answer only files, line numbers and a count. A file is shown by name if it is gold, or if a tool named it in this
+rollout, so the names are the repository's own; others are counted as unknown. Statement and patch are untrusted too:
+see `codegrep.judges.endpoint.prompting`. The order of an answer is not shown, so equal sets of files are one question.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -26,8 +26,6 @@ from codegrep.judges.endpoint import (
     ChatClient,
     Endpoint,
     Prompt,
-    Read,
-    Reply,
     Usage,
     code_of,
     fenced,
@@ -59,7 +57,7 @@ Answer with one JSON object and nothing else, with the code as given here:
 {{"code": "{code}", "is_semantic_consistent": true or false, "reason": "one sentence"}}"""
 _MAX_STATEMENT, _MAX_PATCH, _MAX_NAME, _MAX_FILES, _MAX_RANGES = 6000, 6000, 300, 50, 8
 
-#: Names the wording; part of what decides a training run.
+# Identifies the wording, which is part of what decides a training run.
 PROMPT_VERSION = hashlib.sha256(_PROMPT.encode()).hexdigest()[:12]
 
 
@@ -68,9 +66,12 @@ class AnswerQuestion:
     """What a judge sees of an answer.
 
     Attributes:
-        statement: the issue's text. gold: gold files. patch: gold patch as a unified diff; "" where it is not known.
-        files: answered files that are gold or that the tools have named, sorted. ranges: answered lines in them.
-        unknown: how many further names the answer has.
+        statement: the issue's text.
+        gold: gold files.
+        files: answered files that are gold or that the tools have named, sorted.
+        ranges: answered lines in them.
+        unknown: number of further names in the answer.
+        patch: gold patch as a unified diff; "" where it is not known.
     """
 
     statement: str
@@ -82,12 +83,13 @@ class AnswerQuestion:
 
 
 @dataclass(frozen=True)
-class Opinion:
-    """A judge's answer.
+class Judgement:
+    """A judge's result on one answer.
 
     Attributes:
-        agrees: the answer means the same as the reference; None where no opinion was had.
-        reason: the judge's words. error: why there is none.
+        agrees: the answer means the same as the reference; None where the judge failed.
+        reason: the judge's words.
+        error: why the judge failed.
         cached: it was known already.
     """
 
@@ -98,8 +100,10 @@ class Opinion:
 
 
 class AnswerJudge(Protocol):
-    """Has opinions on answers. Made in every training worker from `answer_judge.params`, and a keyword `cache` where
-    its class takes one: a folder for what it should not forget.
+    """Judges answers.
+
+    Each training worker makes one from `answer_judge.params`, with a keyword `cache` where its class takes one: a folder for
+    its judgements.
     """
 
     @property
@@ -109,11 +113,11 @@ class AnswerJudge(Protocol):
 
     @property
     def usage(self) -> Usage:
-        """What was used so far."""
+        """Requests and tokens so far."""
         ...
 
-    def judge(self, questions: Sequence[AnswerQuestion]) -> list[Opinion]:
-        """An opinion on each, in order. An outage is an Opinion with an error; it is never raised."""
+    def judge(self, questions: Sequence[AnswerQuestion]) -> list[Judgement]:
+        """Judge each question, in order. An outage gives a Judgement with an error; it is never raised."""
         ...
 
 
@@ -121,45 +125,52 @@ class EndpointAnswerJudge:
     """Asks a language model over HTTP.
 
     Args:
-        cache: folder of answers that were had before; None keeps none.
-        settings: see Endpoint.
+        cache: folder of earlier answers; None stores none.
+        settings: of Endpoint.
+
+    Raises:
+        ConfigError: a setting is unknown, missing or out of range.
     """
 
     def __init__(self, cache: str | None = None, **settings: Any) -> None:
-        """
-        Raises:
-            ConfigError: a setting is unknown, missing or out of range.
-        """
         self._endpoint = Endpoint.from_params(settings, "answer_judge")
         self._client = ChatClient(self._endpoint, AnswerCache(Path(cache)) if cache else None)
 
     @property
     def version(self) -> str:
-        """See AnswerJudge: the prompt's."""
+        """The prompt's hash."""
         return PROMPT_VERSION
 
     @property
     def usage(self) -> Usage:
-        """See AnswerJudge."""
+        """Requests and tokens so far."""
         return self._client.usage
 
     def check(self) -> None:
-        """
+        """Check the environment before anything is asked.
+
         Raises:
             ConfigError: the variable that should hold the key is not set.
         """
         self._endpoint.headers()
 
-    def judge(self, questions: Sequence[AnswerQuestion]) -> list[Opinion]:
-        """See AnswerJudge. A server that was given up is tried again with each call: the next step may have it back."""
-        self._client.hope_again()
+    def judge(self, questions: Sequence[AnswerQuestion]) -> list[Judgement]:
+        """Judge each question, in order; every call tries a server that had stopped answering."""
+        self._client.reset()
         prompts = [prompt(question) for question in questions]
-        answers = self._client.ask_each([(Prompt(text), _reader(code)) for text, code in prompts])
-        return [_opinion(answer) for answer in answers]
+        replies = self._client.ask(
+            [(Prompt(text), functools.partial(parse_judgement, code=code)) for text, code in prompts]
+        )
+        return [
+            Judgement(None, error=reply.error)
+            if reply.value is None
+            else Judgement(reply.value["agrees"] is True, str(reply.value.get("reason", "")), cached=reply.cached)
+            for reply in replies
+        ]
 
 
 def prompt(question: AnswerQuestion) -> tuple[str, str]:
-    """What the model is asked, and the code that its answer has to hold. Long parts are cut, visibly."""
+    """Return the prompt, and the code that the answer has to hold. Long parts are cut, visibly."""
     statement = shortened(question.statement, _MAX_STATEMENT) or "(not known)"
     reference = "\n".join(f"- {_name(path)}" for path in sorted(question.gold)) or "(no file has to be changed)"
     if question.patch.strip():
@@ -175,28 +186,13 @@ def prompt(question: AnswerQuestion) -> tuple[str, str]:
     return text, code
 
 
-def parse_opinion(text: str, code: str) -> tuple[bool, str] | None:
-    """(consistent, reason) of a model's answer; None without one object that holds the code and a true or false."""
-    found = object_with(text, code)
-    agrees = found.get("is_semantic_consistent") if found else None
-    if found is None or not isinstance(agrees, bool):
+def parse_judgement(text: str, code: str) -> dict[str, Any] | None:
+    """Return {"agrees", "reason"} of a model's answer; None without one object with the code and a true or false."""
+    answer = object_with(text, code) or {}
+    agrees, reason = answer.get("is_semantic_consistent"), answer.get("reason")
+    if not isinstance(agrees, bool):
         return None
-    reason = found.get("reason")
-    return agrees, visible(reason)[:300] if isinstance(reason, str) else ""
-
-
-def _opinion(answer: Reply) -> Opinion:
-    if answer.value is None:
-        return Opinion(None, error=answer.error)
-    return Opinion(answer.value["agrees"] is True, str(answer.value.get("reason", "")), cached=answer.cached)
-
-
-def _reader(code: str) -> Read:
-    def read(text: str) -> Mapping[str, Any] | None:
-        found = parse_opinion(text, code)
-        return None if found is None else {"agrees": found[0], "reason": found[1]}
-
-    return read
+    return {"agrees": agrees, "reason": visible(reason)[:300] if isinstance(reason, str) else ""}
 
 
 def _answer(question: AnswerQuestion) -> str:
@@ -215,5 +211,5 @@ def _answer(question: AnswerQuestion) -> str:
 
 
 def _name(path: str) -> str:
-    """A path as one visible line."""
+    """Return a path as one visible line."""
     return shortened(" ".join(visible(path).split()), _MAX_NAME).replace("\n", " ")

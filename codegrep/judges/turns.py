@@ -1,10 +1,10 @@
-"""A turn scorer that asks a language model behind an OpenAI-compatible endpoint (SPEC 4.2; arXiv 2605.07276).
+"""A turn scorer that asks a language model behind an OpenAI-compatible endpoint (arXiv 2605.07276).
 
 The paper's judge reads the whole trajectory beside the reference and gives every step a score for what it brought; its
-prompt is not printed, so this one is reconstructed. The answer is scored by the reward, so the submitting
-turn has no score here.
+prompt is not printed, so this one is reconstructed. The reward scores the answer, so the submitting turn has no score
+here.
 
-An outage is no error of training: after its retries a rollout has no scores, keeps equal weights, and is counted. The
+An outage does not stop training: after its retries a rollout has no scores, keeps equal weights, and is counted. The
 steps were written by the policy that is scored; see `codegrep.judges.endpoint.prompting` for what keeps it from
 answering in the judge's place.
 """
@@ -53,20 +53,17 @@ def judged(
     retries: int = 2,
     backoff: float = 1.0,
 ) -> list[float | None] | None:
-    """Scores by a model; None where no usable answer was had.
+    """Score turns by a model; None where it gave no usable answer.
 
     Args:
         trajectory: with the issue's text and the gold files.
-        url: base of the API, up to and with /v1. model: as the server knows it.
-        key_variable: environment variable with the key; "" sends none.
-        temperature, max_tokens: of the request. timeout: seconds of one try.
-        retries: tries after the first (2 in the paper's training). backoff: seconds before the second try, doubled for
-            each further one.
+        url, model, key_variable, temperature, max_tokens, timeout, backoff: as in `codegrep.judges.endpoint.Endpoint`.
+        retries: tries after the first (2 in the paper's training).
 
     Raises:
         ConfigError: a setting is out of range, or the variable that should hold the key is not set.
     """
-    params = {
+    settings = {
         "url": url,
         "model": model,
         "key_variable": key_variable,
@@ -77,7 +74,7 @@ def judged(
         "backoff": backoff,
         "concurrency": 1,  # turn_scores.concurrency says how many rollouts are judged at once
     }
-    endpoint = Endpoint.from_params(params, "turn_scores")
+    endpoint = Endpoint.from_params(settings, "turn_scores")
     count = sum(1 for turn in trajectory.turns if turn.submission is None)
     if not count:
         return [None] * len(trajectory.turns)
@@ -87,19 +84,19 @@ def judged(
         scores = parse_scores(answer, count, code)
         return None if scores is None else {"scores": scores}
 
-    (answer,) = ChatClient(endpoint).ask([Prompt(text)], read)
-    if answer.value is None:
+    (reply,) = ChatClient(endpoint).ask([(Prompt(text), read)])
+    if reply.value is None:
         return None
-    left = iter(answer.value["scores"])
-    return [next(left) if turn.submission is None else None for turn in trajectory.turns]
+    scores = iter(reply.value["scores"])
+    return [next(scores) if turn.submission is None else None for turn in trajectory.turns]
 
 
-# Not tried on samples before a run starts: that would ask the model.
+# It is not tried on samples before a run starts: that would ask the model.
 judged.asks_a_model = True  # type: ignore[attr-defined]
 
 
 def prompt(trajectory: RolloutFacts) -> tuple[str, str]:
-    """What the model is asked, and the code that its answer has to hold. Long parts are cut, visibly."""
+    """Return the prompt, and the code that the answer has to hold. Long parts are cut, visibly."""
     turns = [turn for turn in trajectory.turns if turn.submission is None]
     statement = shortened(trajectory.statement, _MAX_STATEMENT) or "(not known)"
     gold = ", ".join(sorted(trajectory.gold)) or "(none)"
@@ -116,9 +113,7 @@ def prompt(trajectory: RolloutFacts) -> tuple[str, str]:
 
 
 def parse_scores(text: str, count: int, code: str) -> list[float] | None:
-    """The scores of the object with this code in an answer; None without one, with another number of scores, or with
-    one outside [0, 1].
-    """
+    """Return the scores of the object with this code; None without one, or with other than `count` in [0, 1]."""
     scores = (object_with(text, code) or {}).get("scores")
     if not isinstance(scores, list) or len(scores) != count:
         return None

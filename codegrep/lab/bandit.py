@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 from codegrep.lab.designs import Design
 from codegrep.lab.search_model import Assumptions, Behaviour, Chance, behaviours, chances
 from codegrep.metrics.scores import f_beta
+from codegrep.rewards.advantage import STD_EPS
 from codegrep.rewards.calls import calls_per_turn
-from codegrep.rewards.governance import Conduct, govern
-from codegrep.rewards.outcome import Outcome, score
+from codegrep.rewards.governance import Conduct
+from codegrep.rewards.outcome import Outcome
+from codegrep.rewards.signal import score_rollout
 
 Floats = NDArray[np.float64]
-STD_EPS = 1e-4
 TRACES = (
     "reward",
     "f05",
@@ -149,9 +150,9 @@ def advantages(world: _Arms, policy: Floats, design: Design) -> Floats:
     mean = np.bincount(world.kind, weight * rewards, minlength=kinds) / total
     centred = rewards - mean[world.kind]
     variance = np.bincount(world.kind, weight * centred**2, minlength=kinds) / total
-    if design.scale == "group":
+    if design.signal.scale == "group":
         centred = centred / (np.sqrt(variance) + STD_EPS)[world.kind]
-    elif design.scale == "batch":
+    elif design.signal.scale == "batch":
         overall = rewards - (weight @ rewards) / weight.sum()
         centred = centred / (np.sqrt(weight @ overall**2 / weight.sum()) + STD_EPS)
     shaped: Floats = np.where(np.isnan(world.rewards), 0.0, centred * world.factors)
@@ -165,14 +166,14 @@ def _enumerate(design: Design, arms: Sequence[Behaviour], model: Assumptions) ->
         for kind, difficulty in enumerate(model.difficulties)
         for chance in chances(arm, difficulty, model)
     ]
-    settled = [_settled(design, chance.outcome) for _, _, chance in rows]
+    scores = [_score(design, chance.outcome) for _, _, chance in rows]
     outcomes = [chance.outcome for _, _, chance in rows]
     return _Arms(
         arm=np.array([index for index, _, _ in rows], dtype=np.intp),
         kind=np.array([kind for _, kind, _ in rows], dtype=np.intp),
         probability=np.array([chance.probability for _, _, chance in rows]),
-        rewards=np.array([reward for reward, _ in settled]),
-        factors=np.array([factor for _, factor in settled]),
+        rewards=np.array([reward for reward, _ in scores]),
+        factors=np.array([factor for _, factor in scores]),
         traces={
             "f05": np.array([f_beta(o.predicted, o.gold) for o in outcomes]),
             "answered": np.array([float(o.answered) for o in outcomes]),
@@ -189,13 +190,13 @@ def _enumerate(design: Design, arms: Sequence[Behaviour], model: Assumptions) ->
     )
 
 
-def _settled(design: Design, outcome: Outcome) -> tuple[float, float]:
-    verdict = govern(Conduct(outcome.exit_cause, outcome.calls_per_turn), design.rules)
-    reward = verdict.settled(score(outcome, design.reward) if verdict.scored_as == "own" else None)
-    if reward is None:
+def _score(design: Design, outcome: Outcome) -> tuple[float, float]:
+    """Return the reward, and the factor times the share of the rollout that governance keeps."""
+    score = score_rollout(outcome, Conduct(outcome.exit_cause, outcome.calls_per_turn), design.signal)
+    if score.reward is None:
         return np.nan, 0.0
-    kept = {"normal": 1.0, "last_turn": 1.0 / max(outcome.turns, 1), "full_mask": 0.0}[verdict.handling]
-    return reward.total, kept * design.factor(outcome)
+    kept = score.decision.kept_turns
+    return score.reward.total, score.factor * sum(kept) / max(len(kept), 1)
 
 
 def _expectations(world: _Arms, policy: Floats, start: Floats) -> dict[str, float]:

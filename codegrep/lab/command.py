@@ -22,17 +22,17 @@ _DESIGN_HELP = (
 
 
 def replay(argv: list[str]) -> int:
-    """Judge stored rollouts again under a set of designs."""
-    parser = _parser("replay", "Judge stored rollouts again under any set of reward designs: no model, no GPU.")
+    """Score stored rollouts again under a set of designs."""
+    parser = _parser("replay", "Score stored rollouts again under any set of reward designs: no model, no GPU.")
     parser.add_argument("place", nargs="+", type=Path, help="outputs folder, artifact, or folder with rollouts")
     parser.add_argument("--group", choices=("step", "issue"), default="step", help="what is compared (default: step)")
     parser.add_argument("--issues", type=Path, help="issues.jsonl, for gold lines; default: found beside the rollouts")
-    parser.add_argument("--verdicts", type=Path, help="JSONL of a judge's verdicts: rollout_id, verdict")
+    parser.add_argument("--judgements", type=Path, help="JSONL of a judge's judgements: rollout_id, judgement")
     parser.add_argument(
         "--judge",
         metavar="OVERRIDES",
-        help='ask for missing verdicts: "answer_judge=llm answer_judge.params.model=NAME"; what training has asked the '
-        "same judge costs nothing",
+        help='ask for missing judgements: "answer_judge=llm answer_judge.params.model=NAME"; what training has asked '
+        "the same judge costs nothing",
     )
     parser.add_argument("--html", type=Path, help="write the report as one HTML file")
     parser.add_argument("--json", type=Path, help="write the numbers as JSON")
@@ -42,27 +42,25 @@ def replay(argv: list[str]) -> int:
 
     from codegrep.lab.designs import SHIPPED, load_designs, load_judge
     from codegrep.lab.page import replay_page
-    from codegrep.lab.replay import read_issues, read_verdicts
-    from codegrep.lab.replay import replay as judge_again
+    from codegrep.lab.replay import read_issues, read_judgements
+    from codegrep.lab.replay import replay as score_again
     from codegrep.lab.tables import replay_tables
 
     console = _console()
     designs = load_designs(arguments.design or SHIPPED, arguments.config_dir)
     issues = read_issues(arguments.issues) if arguments.issues else None
-    verdicts = read_verdicts(arguments.verdicts) if arguments.verdicts else None
+    judgements = read_judgements(arguments.judgements) if arguments.judgements else None
     open_judge = load_judge(arguments.judge, arguments.config_dir) if arguments.judge else None
     with _progress() as progress:
-        asking = progress.add_task("asking", total=None, visible=open_judge is not None)
         reading = progress.add_task("reading", total=None)
-        scoring = progress.add_task("judging", total=None)
-        done = judge_again(
+        scoring = progress.add_task("scoring", total=None)
+        done = score_again(
             arguments.place,
             designs,
             issues=issues,
-            verdicts=verdicts,
+            judgements=judgements,
             open_judge=open_judge,
             group_by=arguments.group,
-            on_asked=lambda rows: progress.advance(asking, rows),
             on_read=lambda rows: progress.advance(reading, rows),
             on_scored=lambda rows: progress.advance(scoring, rows),
         )

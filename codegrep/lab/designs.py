@@ -1,10 +1,10 @@
-"""A whole training signal by name: reward, factor, baseline, scale and governance, as an experiment trains with it."""
+"""Training signals by name, as an experiment trains with them."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -17,14 +17,11 @@ from codegrep.compose import CONF, compose_overrides, explain
 from codegrep.config import AdvantageConfig, AnswerJudgeConfig, FunctionConfig, GovernanceConfig
 from codegrep.config.reading import checked
 from codegrep.errors import ConfigError
-from codegrep.judges.verdicts import Verdicts
+from codegrep.judges.answer_judging import AnswerJudging
 from codegrep.overrides import override
-from codegrep.rewards.advantage import Baseline, Scale
-from codegrep.rewards.governance import Rules
-from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rewards.needs import Need, needs
-from codegrep.rewards.outcome import AdvantageFactor, RewardDesign
-from codegrep.training.signals import load_governance, load_verdicts
+from codegrep.rewards.signal import TrainingSignal
+from codegrep.training.signals import load_answer_judge, load_signal
 
 # The designs of the papers, as the documentation shows them side by side.
 SHIPPED = (
@@ -42,37 +39,33 @@ SHIPPED = (
 
 @dataclass(frozen=True)
 class Design:
-    """What turns a group of outcomes into advantages.
+    """A named training signal.
 
     Attributes:
-        name: of the experiment, or as given.
-        reward, factor, baseline, scale, rules: as in conf/reward, conf/advantage and conf/governance.
-        kl: coefficient of KL against the initial policy, as in conf/loss.
+        name: of the experiment, or the label given.
+        signal: from outcomes to advantages.
         summary: the configuration in one line.
+        kl: coefficient of KL against the initial policy, as in conf/loss.
     """
 
     name: str
-    reward: RewardDesign
-    factor: AdvantageFactor
-    baseline: Baseline = "mean"
-    scale: Scale = "group"
-    rules: Rules = field(default_factory=Rules)
+    signal: TrainingSignal
     summary: str = ""
     kl: float = 0.0
 
     @property
     def needs(self) -> frozenset[Need]:
-        """See `codegrep.rewards.needs`."""
-        return needs(self.reward)
+        """What the reward depends on beyond files and calls."""
+        return needs(self.signal.reward)
 
 
 def load_designs(specs: Sequence[str], config_dir: Path | None = None) -> list[Design]:
-    """Designs by name.
+    """Load designs by name.
 
     Args:
         specs: each an experiment ("v3"), or overrides of the configuration behind a label
             ("no_factor: reward=v3 advantage=none").
-        config_dir: a folder of one's own, laid out as conf/, that is searched too.
+        config_dir: a folder laid out as conf/, that is searched too.
 
     Raises:
         ConfigError: no such experiment, key or function, or two designs of one name.
@@ -87,11 +80,12 @@ def load_designs(specs: Sequence[str], config_dir: Path | None = None) -> list[D
     return designs
 
 
-def load_judge(overrides: str, config_dir: Path | None = None) -> Callable[[Path | None], Verdicts]:
-    """Load a judge of answers by overrides ("answer_judge=llm answer_judge.params.model=NAME"), for replays.
+def load_judge(overrides: str, config_dir: Path | None = None) -> Callable[[Path | None], AnswerJudging]:
+    """Return what opens a judge of answers, for replays.
 
     Args:
-        config_dir: see `load_designs`.
+        overrides: of the configuration: "answer_judge=llm answer_judge.params.model=NAME".
+        config_dir: as in `load_designs`.
 
     Raises:
         ConfigError: no such key or class, a value that is missing, or overrides that name no judge.
@@ -107,11 +101,11 @@ def load_judge(overrides: str, config_dir: Path | None = None) -> Callable[[Path
             f'Give it with --judge "answer_judge=… answer_judge.{missing[0]}=…"',
         )
     config = checked(AnswerJudgeConfig, _plain(node), "answer_judge.")
-    if load_verdicts(config).judge is None:
+    if load_answer_judge(config).judge is None:
         raise ConfigError(
             f"--judge {overrides!r} names no judge", 'Give "answer_judge=llm answer_judge.params.model=NAME"'
         )
-    return functools.partial(load_verdicts, config)
+    return functools.partial(load_answer_judge, config)
 
 
 def _load(spec: str, config_dir: Path | None) -> Design:
@@ -136,11 +130,7 @@ def _load(spec: str, config_dir: Path | None) -> Design:
     baseline = "" if advantage.baseline == "mean" else f", baseline {advantage.baseline}"
     return Design(
         name or f"{reward.name}+{advantage.name}",
-        load_reward(reward),
-        load_advantage(advantage),
-        advantage.baseline,
-        advantage.scale,
-        load_governance(governance),
+        load_signal(reward, advantage, governance),
         f"reward {reward.name}, advantage {advantage.name}{baseline}{scale}, governance {governance.name}",
         kl,
     )

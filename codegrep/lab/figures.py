@@ -25,7 +25,7 @@ def distributions(replay: Replay) -> Figure:
     figure = style.blank(8.4, 0.6 + 1.15 * rows)
     grid = figure.subplots(rows, 2, squeeze=False)
     for row, one in enumerate(replay.rescored):
-        for column, values in enumerate((one.rewards, one.advantages)):
+        for column, values in enumerate((one.batch.rewards, one.batch.advantages)):
             axes = grid[row][column]
             shown = values[~np.isnan(values)]
             if len(shown):
@@ -44,7 +44,7 @@ def distributions(replay: Replay) -> Figure:
 
 def pushes(replay: Replay) -> Figure:
     """Correlation of advantages and properties, a cell for each design and property."""
-    values = np.array([[push.correlation for push in m.pushes] for m in replay.designs])
+    values = np.array([list(m.pushes.values()) for m in replay.designs])
     return _cells(values, [m.name for m in replay.designs], [words(p) for p in PROPERTIES], "pushed down … pushed up")
 
 

@@ -23,9 +23,7 @@ from codegrep.lab.designs import Design
 from codegrep.lab.policies import GAMING, HONEST, GamingPolicy, HonestPolicy
 from codegrep.lab.scripted import World, record
 from codegrep.metrics.scores import ROUNDING
-from codegrep.rewards.advantage import normalise
-from codegrep.rewards.governance import govern
-from codegrep.rewards.outcome import score
+from codegrep.rewards.signal import batch_advantages, score_rollout
 from codegrep.rollout.outcome import conduct_of, outcome_of
 from codegrep.rollout.record import Rollout
 
@@ -102,7 +100,7 @@ def play(
     findings: list[Finding] = []
     ties: set[tuple[str, str]] = set()
     for design in designs:
-        pairs = [_settle(design, world, row) for world, row in zip(places, rollouts, strict=True)]
+        pairs = [_score(design, world, row) for world, row in zip(places, rollouts, strict=True)]
         tables = {"reward": np.array([pair[0] for pair in pairs]), "update": np.array([pair[1] for pair in pairs])}
         rewards[design.name] = dict(zip(names, tables["reward"].mean(axis=0).tolist(), strict=True))
         updates[design.name] = dict(zip(names, tables["update"].mean(axis=0).tolist(), strict=True))
@@ -179,19 +177,19 @@ def worlds_of(issues: Sequence[Issue]) -> list[World]:
     return usable[:: max(1, -(-len(usable) // MAX_WORLDS))]
 
 
-def _settle(design: Design, world: World, rollouts: Sequence[Rollout]) -> tuple[list[float], list[float]]:
-    """Reward and final advantage of every policy, in one group."""
-    totals, factors, kept = [], [], []
-    for rollout in rollouts:
-        outcome = outcome_of(rollout, gold_ranges=world.gold_ranges, gold_entities=world.gold_entities)
-        verdict = govern(conduct_of(rollout), design.rules)
-        reward = verdict.settled(score(outcome, design.reward) if verdict.scored_as == "own" else None)
-        totals.append(np.nan if reward is None else reward.total)
-        factors.append(0.0 if reward is None else design.factor(outcome))
-        kept.append(float(verdict.handling != "full_mask"))
-    groups = np.zeros(len(totals), dtype=np.intp)
-    normalised = normalise(np.array(totals), groups, baseline=design.baseline, scale=design.scale)
-    return np.nan_to_num(totals).tolist(), (normalised * np.array(factors) * np.array(kept) + 0.0).tolist()
+def _score(design: Design, world: World, rollouts: Sequence[Rollout]) -> tuple[list[float], list[float]]:
+    """Return reward and final advantage of every policy, in one group."""
+    scores = [
+        score_rollout(
+            outcome_of(rollout, gold_ranges=world.gold_ranges, gold_entities=world.gold_entities),
+            conduct_of(rollout),
+            design.signal,
+        )
+        for rollout in rollouts
+    ]
+    batch = batch_advantages(scores, np.zeros(len(scores), dtype=np.intp), design.signal)
+    kept = np.array([score.decision.handling != "full_mask" for score in scores])
+    return np.nan_to_num(batch.rewards).tolist(), (np.where(kept, batch.advantages, 0.0) + 0.0).tolist()
 
 
 def _compare(

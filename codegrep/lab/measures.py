@@ -1,6 +1,6 @@
-"""What a design makes of stored rollouts, in numbers: signal, components, what it pushes, how two designs agree.
+"""Measures of a design on stored rollouts: signal, components, what it pushes, how two designs agree.
 
-All comparisons are within groups, for that is all that GRPO sees: between issues nothing is compared.
+All comparisons are within groups, since that is all that GRPO sees.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from codegrep.metrics.scores import ROUNDING
 from codegrep.rewards.calls import calls_per_turn
 from codegrep.rewards.designs import OBSERVED
 
-QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 MAX_PAIRED = 64  # rollouts of a group whose order is compared; of a larger group the first ones
 
 
@@ -28,8 +27,8 @@ class Component:
     Attributes:
         mean: over the scored rollouts.
         alone: share of the within-group variance of the reward that a line in this part alone explains (r²).
-        unique: what is lost of the explained share when this part is taken out of all. A product's parts share most of
-            what they explain, so neither column adds up to 1.
+        unique: share lost when this part is taken out of all. A product's parts share most of what they explain, so
+            neither column adds up to 1.
     """
 
     name: str
@@ -39,37 +38,23 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Push:
-    """How the advantages go with a property of the rollouts, within groups.
-
-    Attributes:
-        correlation: Pearson's, of the final advantage and the property; NaN where either never varies.
-        raised, lowered: mean of the property over rollouts with positive and with negative advantage, weighted by |A|.
-    """
-
-    name: str
-    correlation: float
-    raised: float
-    lowered: float
-
-
-@dataclass(frozen=True)
 class DesignMeasures:
     """One design on the stored rollouts.
 
     Attributes:
-        scored: rollouts with a reward. failed: see Rescored.
-        reward_mean, reward_std, reward_quantiles: over the scored rollouts; QUANTILES.
+        scored: rollouts with a reward.
+        failed: rollouts on which the design raised.
+        reward_mean, reward_std: over the scored rollouts.
         group_std: standard deviation within a group, averaged over groups with two scored rollouts or more.
+        groups: number of those groups.
         dead: share of those groups without two different rewards.
         mass_normalised, mass_factor, mass: mean |A| a rollout before the factor, after it, and after masks (times the
             share of its tokens in the loss): the size of the update that is left.
         effective: (Σ|w|)² / Σw² over all rollouts, divided by their number, w the last of these: the share of rollouts
             that an equal update would need.
-        positive: share of the last mass that raises rollouts.
         bias: mean advantage after the factor; 0 for a factor that does not tell good from bad.
         components: largest first.
-        pushes: in the order of PROPERTIES.
+        pushes: property of PROPERTIES -> Pearson's correlation with the final advantage; NaN where either never varies.
     """
 
     name: str
@@ -79,7 +64,6 @@ class DesignMeasures:
     failed: int
     reward_mean: float
     reward_std: float
-    reward_quantiles: tuple[float, ...]
     group_std: float
     groups: int
     dead: float
@@ -87,10 +71,9 @@ class DesignMeasures:
     mass_factor: float
     mass: float
     effective: float
-    positive: float
     bias: float
     components: tuple[Component, ...]
-    pushes: tuple[Push, ...]
+    pushes: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -100,26 +83,20 @@ class Agreement:
     Attributes:
         tau: Kendall's tau-b of the rewards within a group, averaged over groups in which both have an order; NaN
             without any.
-        groups: how many those are.
         flips: share of rollouts whose final advantages have opposite signs, of those where both are not 0.
-        silenced: share of rollouts that the first moves and the second does not.
-        awakened: the other way round.
     """
 
     first: str
     second: str
     tau: float
-    groups: int
     flips: float
-    silenced: float
-    awakened: float
 
 
 PROPERTIES = ("tokens", "turns", "calls", "calls_per_turn", "repeated_calls", "files")
 
 
 def properties(stored: Stored) -> dict[str, Floats]:
-    """(n,) of each property: sampled tokens, assistant turns, executed calls, c̄, share of repeated calls, files."""
+    """Return (n,) sampled tokens, assistant turns, executed calls, c̄, share of repeated calls and answered files."""
     outcomes = stored.outcomes
     calls = np.array([sum(o.calls_per_turn) for o in outcomes], dtype=np.float64)
     unique = np.array([sum(o.unique_calls_per_turn or o.calls_per_turn) for o in outcomes], dtype=np.float64)
@@ -134,17 +111,17 @@ def properties(stored: Stored) -> dict[str, Floats]:
 
 
 def measure(stored: Stored, rescored: Rescored, of_rollouts: Mapping[str, Floats]) -> DesignMeasures:
-    """Numbers of one design. of_rollouts: `properties(stored)`."""
-    scored = ~np.isnan(rescored.rewards)
-    rewards, groups = rescored.rewards[scored], stored.groups[scored]
+    """Measure one design. of_rollouts: `properties(stored)`."""
+    batch = rescored.batch
+    scored = ~np.isnan(batch.rewards)
+    rewards, groups = batch.rewards[scored], stored.groups[scored]
     count = np.bincount(groups, minlength=len(stored.group_names))
     compared = count >= 2
-    centred = centre(rewards, groups)
+    centred = _centre(rewards, groups)
     variance = np.bincount(groups, centred**2, minlength=len(count))[compared] / (count[compared] - 1)
-    advantages = rescored.advantages
-    weights = np.abs(advantages) * rescored.kept
-    mass = float(weights.sum())
-    squares = float((weights**2).sum())
+    alive = np.bincount(stored.groups, batch.alive)[compared] > 0
+    weights = np.abs(batch.advantages) * rescored.kept
+    mass, squares = float(weights.sum()), float((weights**2).sum())
     return DesignMeasures(
         name=rescored.design.name,
         summary=rescored.design.summary,
@@ -153,56 +130,48 @@ def measure(stored: Stored, rescored: Rescored, of_rollouts: Mapping[str, Floats
         failed=rescored.failed,
         reward_mean=_mean(rewards),
         reward_std=float(rewards.std()) if len(rewards) else np.nan,
-        reward_quantiles=tuple(float(q) for q in np.quantile(rewards, QUANTILES)) if len(rewards) else (),
         group_std=_mean(np.sqrt(variance)),
         groups=int(compared.sum()),
-        dead=_mean((~rescored.alive[compared]).astype(np.float64)),
-        mass_normalised=_mean(np.abs(rescored.normalised)),
-        mass_factor=_mean(np.abs(advantages)),
+        dead=_mean((~alive).astype(np.float64)),
+        mass_normalised=_mean(np.abs(batch.normalised)),
+        mass_factor=_mean(np.abs(batch.advantages)),
         mass=mass / len(stored),
         effective=mass * mass / squares / len(stored) if squares else 0.0,
-        positive=float(weights[advantages > 0].sum()) / mass if mass else np.nan,
-        bias=_mean(advantages),
+        bias=_mean(batch.advantages),
         components=_components(rescored, scored, groups, centred),
-        pushes=tuple(_push(name, of_rollouts[name], advantages, rescored, stored) for name in PROPERTIES),
+        pushes={name: _push(of_rollouts[name], rescored, stored) for name in PROPERTIES},
     )
 
 
-def centre(values: Floats, groups: NDArray[np.intp]) -> Floats:
-    """(n,) values minus the mean of their group."""
-    count = np.bincount(groups)
-    return values - (np.bincount(groups, values) / np.maximum(count, 1))[groups] if len(values) else values
-
-
 def agreements(stored: Stored, all_rescored: Sequence[Rescored]) -> list[Agreement]:
-    """Every pair of designs, in their order."""
+    """Compare every pair of designs, in their order."""
     first, second = pairs_within(stored.groups)
-    of_pair = stored.groups[first]
+    of_pair, groups = stored.groups[first], len(stored.group_names)
     # NaN has no order: its sign is made 0, as a tie.
-    signs = [np.nan_to_num(_signs(r.rewards[first] - r.rewards[second])).astype(np.int8) for r in all_rescored]
-    groups = len(stored.group_names)
-    ordered = [np.bincount(of_pair, np.abs(sign), minlength=groups) for sign in signs]
-    found = []
+    orders = [
+        np.nan_to_num(_signs(r.batch.rewards[first] - r.batch.rewards[second])).astype(np.int8) for r in all_rescored
+    ]
+    ordered = [np.bincount(of_pair, np.abs(order), minlength=groups) for order in orders]
+    result = []
     for i, one in enumerate(all_rescored):
-        for j in range(i + 1, len(all_rescored)):
-            other = all_rescored[j]
-            agreed = np.bincount(of_pair, signs[i] * signs[j], minlength=groups)
+        for j, other in list(enumerate(all_rescored))[i + 1 :]:
+            agreed = np.bincount(of_pair, orders[i] * orders[j], minlength=groups)
             both = (ordered[i] > 0) & (ordered[j] > 0)
             tau = agreed[both] / np.sqrt(ordered[i][both] * ordered[j][both])
-            a, b = _signs(one.advantages), _signs(other.advantages)
-            moved = (a != 0) & (b != 0)
-            found.append(
-                Agreement(
-                    one.design.name,
-                    other.design.name,
-                    _mean(tau),
-                    int(both.sum()),
-                    _mean((a != b)[moved].astype(np.float64)),
-                    _mean(((a != 0) & (b == 0)).astype(np.float64)),
-                    _mean(((a == 0) & (b != 0)).astype(np.float64)),
-                )
-            )
-    return found
+            a, b = _signs(one.batch.advantages), _signs(other.batch.advantages)
+            flipped = (a != b)[(a != 0) & (b != 0)]
+            result.append(Agreement(one.design.name, other.design.name, _mean(tau), _mean(flipped.astype(np.float64))))
+    return result
+
+
+def pairs_within(groups: NDArray[np.intp]) -> NDArray[np.intp]:
+    """Return every pair of rollouts of one group, as (2, pairs) indices; MAX_PAIRED rollouts of a group at most."""
+    order = np.argsort(groups, kind="stable")
+    bounds = np.flatnonzero(np.diff(groups[order])) + 1
+    pairs = [
+        members[np.stack(np.triu_indices(min(len(members), MAX_PAIRED), 1))] for members in np.split(order, bounds)
+    ]
+    return np.concatenate(pairs, axis=1)
 
 
 def _signs(values: Floats) -> Floats:
@@ -210,43 +179,27 @@ def _signs(values: Floats) -> Floats:
     return signs
 
 
-def pairs_within(groups: NDArray[np.intp]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Every pair of rollouts of one group, as two arrays of indices; MAX_PAIRED rollouts of a group at most."""
-    order = np.argsort(groups, kind="stable")
-    sizes = np.bincount(groups) if len(groups) else np.array([], dtype=np.intp)
-    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]) if len(sizes) else sizes
-    firsts, seconds = [], []
-    used = np.minimum(sizes, MAX_PAIRED)
-    for size in np.unique(used[used >= 2]):
-        members = order[starts[used == size][:, None] + np.arange(size)]
-        upper, lower = np.triu_indices(int(size), 1)
-        firsts.append(members[:, upper].ravel())
-        seconds.append(members[:, lower].ravel())
-    if not firsts:
-        return np.array([], dtype=np.intp), np.array([], dtype=np.intp)
-    return np.concatenate(firsts), np.concatenate(seconds)
-
-
 def _components(
     rescored: Rescored, scored: NDArray[np.bool_], groups: NDArray[np.intp], centred: Floats
 ) -> tuple[Component, ...]:
-    names = [name for name in rescored.parts if name not in OBSERVED]
-    values = {name: np.nan_to_num(rescored.parts[name][scored]) for name in names}
-    columns = {name: centre(value, groups) for name, value in values.items()}
-    total = float((centred**2).sum())
-    varying = [name for name in names if float((columns[name] ** 2).sum()) > 1e-12 * max(len(groups), 1)]
-    whole = _explained([columns[name] for name in varying], centred, total)
-    found = []
-    for name in names:
-        alone = _explained([columns[name]], centred, total) if name in varying else 0.0
-        others = [columns[other] for other in varying if other != name]
-        unique = whole - _explained(others, centred, total) if name in varying else 0.0
-        found.append(Component(name, _mean(values[name]), alone, max(unique, 0.0)))
-    return tuple(sorted(found, key=lambda component: -component.alone))
+    values = {name: np.nan_to_num(part[scored]) for name, part in rescored.parts.items() if name not in OBSERVED}
+    columns = {name: _centre(value, groups) for name, value in values.items()}
+    varying = {name: c for name, c in columns.items() if float((c**2).sum()) > 1e-12 * max(len(groups), 1)}
+    whole = _explained(list(varying.values()), centred)
+    components = []
+    for name, value in values.items():
+        alone = unique = 0.0
+        if name in varying:
+            alone = _explained([varying[name]], centred)
+            others = [column for other, column in varying.items() if other != name]
+            unique = max(whole - _explained(others, centred), 0.0)
+        components.append(Component(name, _mean(value), alone, unique))
+    return tuple(sorted(components, key=lambda component: -component.alone))
 
 
-def _explained(columns: Sequence[Floats], target: Floats, total: float) -> float:
-    """R² of the least squares of `target` on `columns`, both centred."""
+def _explained(columns: Sequence[Floats], target: Floats) -> float:
+    """Return R² of the least squares of `target` on `columns`, all centred."""
+    total = float((target**2).sum())
     if not columns or total <= 0:
         return 0.0
     matrix = np.column_stack(columns)
@@ -256,17 +209,19 @@ def _explained(columns: Sequence[Floats], target: Floats, total: float) -> float
     return float(min(max(1.0 - float(rest @ rest) / total, 0.0), 1.0))
 
 
-def _push(name: str, values: Floats, advantages: Floats, rescored: Rescored, stored: Stored) -> Push:
-    inside = ~np.isnan(rescored.rewards) & rescored.alive[stored.groups]
-    x, a = centre(values[inside], stored.groups[inside]), centre(advantages[inside], stored.groups[inside])
-    spread = float(np.sqrt((x @ x) * (a @ a)))
-    positive, negative = np.maximum(advantages, 0.0), np.maximum(-advantages, 0.0)
-    return Push(
-        name,
-        float(x @ a) / spread if spread > 1e-12 else np.nan,
-        float(positive @ values / positive.sum()) if positive.sum() else np.nan,
-        float(negative @ values / negative.sum()) if negative.sum() else np.nan,
-    )
+def _push(values: Floats, rescored: Rescored, stored: Stored) -> float:
+    batch = rescored.batch
+    inside = ~np.isnan(batch.rewards) & batch.alive
+    groups = stored.groups[inside]
+    x, a = _centre(values[inside], groups), _centre(batch.advantages[inside], groups)
+    scale = float(np.sqrt((x @ x) * (a @ a)))
+    return float(x @ a) / scale if scale > 1e-12 else np.nan
+
+
+def _centre(values: Floats, groups: NDArray[np.intp]) -> Floats:
+    """Return values minus the mean of their group."""
+    count = np.bincount(groups)
+    return values - (np.bincount(groups, values) / np.maximum(count, 1))[groups] if len(values) else values
 
 
 def _mean(values: Floats) -> float:

@@ -45,7 +45,7 @@ def log_replay(
     tracker.params({"places": " ".join(places), "designs": {design.name: design.summary for design in designs}})
     for m in replay.designs:
         values = {key: getattr(m, key) for key in _NUMBERS}
-        values |= {f"push_{push.name}": push.correlation for push in m.pushes}
+        values |= {f"push_{name}": correlation for name, correlation in m.pushes.items()}
         values |= {f"share_{part.name}": part.alone for part in m.components}
         tracker.metrics({replayed(m.name, k): v for k, v in values.items() if not math.isnan(v)}, step=0)
     tracker.table(

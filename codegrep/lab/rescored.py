@@ -11,82 +11,62 @@ from numpy.typing import NDArray
 
 from codegrep.lab.designs import Design
 from codegrep.lab.stored import Stored
-from codegrep.protocol.exit_cause import LOST
-from codegrep.rewards.advantage import normalise, spread
-from codegrep.rewards.governance import MaskDecision, govern
-from codegrep.rewards.outcome import score
+from codegrep.rewards.governance import MaskDecision
+from codegrep.rewards.signal import BatchAdvantages, RolloutScore, batch_advantages, score_rollout
 
 Floats = NDArray[np.float64]
+_NOT_SCORED = RolloutScore(MaskDecision("", "full_mask", (), "none"), None, 0.0)
 
 
 @dataclass(frozen=True)
 class Rescored:
-    """Arrays of (n,), one entry a rollout.
+    """Stored rollouts under one design.
 
     Attributes:
         design: which.
-        rewards: as they go into the group; NaN where the rollout is outside of it.
-        parts: of the reward, by name; NaN where the design was not asked.
-        normalised: advantages before the factor.
-        factors: what they are multiplied with; 0 outside of the group.
-        kept: share of the sampled tokens that governance leaves in the loss.
-        alive: (groups,) whether a group has two different rewards.
+        batch: rewards, factors and advantages, each (n,).
+        parts: part of the reward -> (n,); NaN where the design was not asked.
+        kept: (n,) share of the sampled tokens that governance leaves in the loss.
         failed: rollouts on which the design raised; they are outside of their groups.
-        first_failure: what it said.
+        first_failure: its message.
     """
 
     design: Design
-    rewards: Floats
+    batch: BatchAdvantages
     parts: dict[str, Floats]
-    normalised: Floats
-    factors: Floats
     kept: Floats
-    alive: NDArray[np.bool_]
     failed: int
     first_failure: str
 
-    @property
-    def advantages(self) -> Floats:
-        """After the factor."""
-        return self.normalised * self.factors
-
 
 def rescore(stored: Stored, design: Design, advance: Callable[[int], object] = lambda rows: None) -> Rescored:
-    """Settle every rollout as the trainer would (process weights left out: they move mass inside a rollout only).
+    """Score every rollout as the trainer would (without turn scores, which move mass inside a rollout only).
 
-    Repetition of n-grams is not looked for, since tokens are not read. A design that raises on a rollout loses that
+    N-grams that repeat are not looked for, since tokens are not read. A design that raises on a rollout loses that
     rollout, not the replay; so does an exit cause that this version does not know.
     """
-    size = len(stored)
-    rewards, factors, kept = np.full(size, math.nan), np.zeros(size), np.zeros(size)
-    parts: dict[str, Floats] = {}
+    scores: list[RolloutScore] = []
     failed, first_failure = 0, ""
-    for index, (outcome, conduct) in enumerate(zip(stored.outcomes, stored.conducts, strict=True)):
+    for rollout_id, outcome, conduct in zip(stored.rollout_ids, stored.outcomes, stored.conducts, strict=True):
         try:
-            verdict = govern(conduct, design.rules)
-            reward = verdict.settled(score(outcome, design.reward) if verdict.scored_as == "own" else None)
-            kept[index] = _kept(verdict, stored.turn_tokens[index])
-            if reward is not None:
-                factors[index] = design.factor(outcome)
-                rewards[index] = reward.total
-                for name, value in reward.parts.items():
-                    if name not in parts:
-                        parts[name] = np.full(size, math.nan)
-                    parts[name][index] = value
-        except Exception as problem:  # a user's function, or an exit cause, that nobody thought of
+            scores.append(score_rollout(outcome, conduct, design.signal))
+        except Exception as problem:  # whatever a user's function raises
             failed += 1
-            rewards[index], factors[index] = math.nan, 0.0
-            first_failure = first_failure or f"{stored.rollout_ids[index]}: {type(problem).__name__}: {problem}"
-        if index % 4096 == 4095:
+            first_failure = first_failure or f"{rollout_id}: {type(problem).__name__}: {problem}"
+            scores.append(_NOT_SCORED)
+        if len(scores) % 4096 == 0:
             advance(4096)
-    advance(size % 4096)
-    normalised = normalise(rewards, stored.groups, baseline=design.baseline, scale=design.scale)
-    alive = spread(rewards, stored.groups)
-    return Rescored(design, rewards, parts, normalised, factors, kept, alive, failed, first_failure)
+    advance(len(scores) % 4096)
+    parts: dict[str, Floats] = {}
+    for index, score in enumerate(scores):
+        for name, value in score.reward.parts.items() if score.reward is not None else ():
+            parts.setdefault(name, np.full(len(scores), math.nan))[index] = value
+    kept = np.array([_kept(s.decision, tokens) for s, tokens in zip(scores, stored.turn_tokens, strict=True)])
+    return Rescored(design, batch_advantages(scores, stored.groups, design.signal), parts, kept, failed, first_failure)
 
 
-def _kept(verdict: MaskDecision, tokens: tuple[int, ...]) -> float:
-    if verdict.handling == "normal":
-        return float(verdict.cause not in LOST)
-    total = sum(tokens)
-    return sum(count for count, keep in zip(tokens, verdict.kept_turns, strict=True) if keep) / total if total else 0.0
+def _kept(decision: MaskDecision, tokens: tuple[int, ...]) -> float:
+    if decision.handling == "normal":
+        return 1.0
+    kept = sum(count for count, keep in zip(tokens, decision.kept_turns, strict=False) if keep)
+    return kept / sum(tokens) if kept else 0.0

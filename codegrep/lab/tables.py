@@ -51,7 +51,7 @@ def push_table(replay: Replay) -> Table:
     """Within-group correlation of the advantage with what a policy could change."""
     table = _table("what the advantages push (correlation within groups)", ("design", *map(words, PROPERTIES)))
     for m in replay.designs:
-        table.add_row(Text(m.name), *(signed(push.correlation) for push in m.pushes))
+        table.add_row(Text(m.name), *map(signed, m.pushes.values()))
     return table
 
 

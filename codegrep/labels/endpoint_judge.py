@@ -35,7 +35,7 @@ class EndpointJudge(PromptedJudge):
     def judge(self, questions: Sequence[Question]) -> list[Relevance]:
         """See Judge."""
         prompts = [Prompt(prompt(question), vote) for question in questions for vote in range(self._votes)]
-        answers = self._client.ask(prompts, _read)
+        answers = self._client.ask([(one, _read) for one in prompts])
         return [_verdict(answers[start : start + self._votes]) for start in range(0, len(answers), self._votes)]
 
 

@@ -1,4 +1,4 @@
-"""Quality of ranked files against gold files: per issue, then as macro means (CodeGrep, arXiv 2608.05886, 4).
+"""Quality of ranked files against gold files: per issue, then as macro means (CodeGrep, arXiv 2608.05886, section 4).
 
 A longer list has more chances of recall and fewer of precision, so lists of different length are compared at equal
 length too: `score_issue(..., k=1)` cuts both before scoring.
@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from codegrep.metrics.scores import ROUNDING, f_beta, f_from_counts, precision, recall
+from codegrep.metrics.scores import ROUNDING, f_beta, precision, recall
 
 GOOD = 0.8  # the paper's "share F >= 0.8"
 
@@ -66,14 +66,12 @@ def score_issue(
     """Score a list of files for one issue.
 
     Args:
+        instance_id, repo: of the issue.
         files: repo-relative paths, best first; a repeated path counts once, at its first place.
         gold: gold files.
-        k: only the first k distinct files are scored; None scores all. A shorter list stays as it is.
-
-    Raises:
-        ValueError: k is not positive.
+        k: score only the first k distinct files; None scores all.
     """
-    listed = truncate(files, k)
+    listed = tuple(dict.fromkeys(files))[:k]
     f05 = f_beta(listed, gold, 0.5)
     return IssueScore(
         instance_id=instance_id,
@@ -87,20 +85,8 @@ def score_issue(
     )
 
 
-def truncate(files: Sequence[str], k: int | None) -> tuple[str, ...]:
-    """The first k distinct files, in order; all of them for k None. ValueError when k is not positive."""
-    if k is not None and k < 1:
-        raise ValueError(f"k must be positive, got {k}")
-    return tuple(dict.fromkeys(files))[:k]
-
-
-def best_f05(gold_files: int, k: int) -> float:
-    """Highest F0.5 that a list of exactly k files can have with so many gold files; .556 for two files and one gold."""
-    return f_from_counts(min(k, gold_files), k, gold_files, 0.5)
-
-
 def summarise(scores: Sequence[IssueScore]) -> Summary:
-    """Macro means over issues.
+    """Return macro means over issues.
 
     Raises:
         ValueError: no issue at all, or an issue twice.

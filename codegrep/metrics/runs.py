@@ -1,28 +1,25 @@
-"""Comparing training designs, whose runs differ by seed: runs and issues are both drawn from something larger.
+"""Comparison of training designs, whose runs differ by seed: runs and issues are both samples.
 
-A claim about a design ("v3 finds files better than v1") needs two answers: would it hold on other repositories, and
-would it hold for other seeds? A test over issues answers the first for the adapters that happen to have been trained, a
-test over runs the second for the issues at hand. A claim needs both, so its p-value is the larger of the two (the
-intersection-union test; Berger 1982, Technometrics 24). Scores are (runs, issues) matrices; one issue is one column.
+A claim about a design ("v3 finds files better than v1") has to hold on other repositories and for other seeds. A test
+over issues answers the first for the adapters that were trained, a test over runs the second for the issues at hand. A
+claim needs both, so its p-value is the larger of the two (the intersection-union test; Berger 1982, Technometrics 24).
+Scores are (runs, issues) matrices.
 """
 
 from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from codegrep.metrics.bootstrap import RESAMPLES, Interval, permutation_test
-from codegrep.metrics.resampling import clustered_weights
+from codegrep.metrics.bootstrap import RESAMPLES, TIES, Interval, clustered_weights, permutation_test
 
 Floats = NDArray[np.float64]
-_TIES = 1e-12
 _FEW_REPOSITORIES = 8  # with fewer, the spread between repositories is a guess
 
 
@@ -32,8 +29,8 @@ class Scores:
 
     Attributes:
         values: (runs, issues); one row a training run. No NaN.
-        fixed: a retriever that is not trained and has no seeds (BM25, a scripted search): its one row is all there is,
-            so one run is enough to claim something about it.
+        fixed: a retriever without training and seeds (BM25, a scripted search), about which one run is enough for a
+            claim.
     """
 
     values: Floats
@@ -67,11 +64,11 @@ class Scores:
 
 @dataclass(frozen=True)
 class Variance:
-    """Where the uncertainty of a mean (or of a difference of means) comes from, as variances of it.
+    """Variance of a mean, or of a difference of means, by its source.
 
     Attributes:
-        runs: from training anew with other seeds; 0 where a design has one run, since nothing is known then.
-        issues: from other repositories and issues.
+        runs: training again with other seeds; 0 where a design has one run, since nothing is known then.
+        issues: other repositories and issues.
     """
 
     runs: float
@@ -79,7 +76,7 @@ class Variance:
 
     @property
     def total(self) -> float:
-        """Of both."""
+        """Sum of both."""
         return self.runs + self.issues
 
 
@@ -89,9 +86,9 @@ class DesignComparison:
 
     Attributes:
         difference: mean of a - b and its interval, over runs, repositories and issues.
-        p_issues: paired permutation test over repositories: the adapters at hand on other repositories.
+        p_issues: paired permutation test over repositories: the trained adapters on other repositories.
         p_issues_floor: the smallest value that p_issues can have with so many repositories.
-        p_runs: Welch's t test on the means of runs: other seeds on the issues at hand. None where a design has one run.
+        p_runs: Welch's t test on the means of runs: other seeds on the same issues. None where a design has one run.
         p_runs_exact: exact permutation of runs between the two; never below 2 / C(runs_a + runs_b, runs_a).
         p_runs_floor: that bound.
         better, equal, worse: issues on which a is better, equal or worse, scores averaged over runs.
@@ -118,10 +115,14 @@ class DesignComparison:
 def mean_interval(
     scores: Scores, repositories: Sequence[str], *, seed: int = 0, resamples: int = RESAMPLES, level: float = 0.95
 ) -> Interval:
-    """Interval of a retriever's mean: runs, repositories and the issues within them are all drawn again.
+    """Return the interval of a retriever's mean: runs, repositories and the issues within them are all resampled.
 
     Args:
+        scores: of the retriever.
         repositories: (issues,) of each issue.
+        seed: of the draws.
+        resamples: number of draws.
+        level: confidence level in (0, 1).
 
     Raises:
         ValueError: wrong shapes.
@@ -141,7 +142,7 @@ def compare_designs(
 ) -> DesignComparison:
     """Compare two retrievers that were measured on the same issues, in the same order.
 
-    Runs of a and b are not paired: seeds of the same number share nothing that is worth pairing but the warm start.
+    Runs of a and b are not paired: runs of one seed share little but the warm start.
 
     Raises:
         ValueError: not the same number of issues.
@@ -150,7 +151,7 @@ def compare_designs(
         raise ValueError("both retrievers and the repositories must cover the same issues")
     differences = a.by_issue - b.by_issue
     units = len(set(repositories))
-    better, worse = int((differences > _TIES).sum()), int((differences < -_TIES).sum())
+    better, worse = int((differences > TIES).sum()), int((differences < -TIES).sum())
     p_runs = p_exact = floor = None
     if (a.fixed or a.runs > 1) and (b.fixed or b.runs > 1):
         p_runs, p_exact, floor = _over_runs(a, b)
@@ -169,7 +170,7 @@ def compare_designs(
 
 
 def _over_runs(a: Scores, b: Scores) -> tuple[float, float | None, float | None]:
-    """Welch's p, the exact permutation p and its floor. Two fixed retrievers differ for sure, whatever the seed."""
+    """Return Welch's p, the exact permutation p and its floor; two fixed retrievers have no runs to test."""
     if a.fixed and b.fixed:
         return 0.0, None, None
     if a.fixed or b.fixed:  # runs of one design around a constant
@@ -182,25 +183,22 @@ def _over_runs(a: Scores, b: Scores) -> tuple[float, float | None, float | None]
         ).pvalue
     )
     floor = 2 / math.comb(a.runs + b.runs, a.runs)
-    if np.ptp(means_a) < _TIES and np.ptp(means_b) < _TIES:  # all runs alike: no spread to test against
-        return (1.0 if abs(means_a[0] - means_b[0]) < _TIES else exact), exact, floor
-    with _about_nearly_equal_means():
+    if np.ptp(means_a) < TIES and np.ptp(means_b) < TIES:  # all runs alike: no spread to test against
+        return (1.0 if abs(means_a[0] - means_b[0]) < TIES else exact), exact, floor
+    with _without_precision_warning():
         return float(stats.ttest_ind(means_a, means_b, equal_var=False).pvalue), exact, floor
 
 
 def _t_test(means: Floats, constant: float) -> float:
-    if np.ptp(means) < _TIES:
-        return 1.0 if abs(means[0] - constant) < _TIES else 2.0 ** (1 - len(means))
-    with _about_nearly_equal_means():
+    if np.ptp(means) < TIES:
+        return 1.0 if abs(means[0] - constant) < TIES else 2.0 ** (1 - len(means))
+    with _without_precision_warning():
         return float(stats.ttest_1samp(means, constant).pvalue)
 
 
-@contextmanager
-def _about_nearly_equal_means() -> Iterator[None]:
-    """SciPy warns of lost precision where one side hardly varies; the p-value is right all the same."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)
-        yield
+def _without_precision_warning() -> warnings.catch_warnings[None]:
+    """Silence SciPy's warning of lost precision where one side hardly varies; the p-value is right all the same."""
+    return warnings.catch_warnings(action="ignore", category=RuntimeWarning)
 
 
 def _mean_difference(x: Floats, y: Floats, axis: int) -> Floats:
@@ -209,10 +207,10 @@ def _mean_difference(x: Floats, y: Floats, axis: int) -> Floats:
 
 
 def _interval(a: Scores, b: Scores, repositories: Sequence[str], seed: int, resamples: int, level: float) -> Interval:
-    """Percentile interval of mean(a) - mean(b): runs of each side and issues of both are drawn independently.
+    """Return the percentile interval of mean(a) - mean(b); runs of each side and issues are drawn independently.
 
-    A design's runs are first moved apart by sqrt(k / (k - 1)): drawing k runs again gives only (k - 1) / k of the
-    variance that k new ones have, a third too little for three.
+    A design's runs are first moved apart by sqrt(k / (k - 1)): resampling k runs gives only (k - 1) / k of the variance
+    of k new ones, a third too little for three.
     """
     generator = np.random.default_rng(seed)
     estimate = float(a.by_issue.mean() - b.by_issue.mean())
@@ -229,7 +227,7 @@ def _interval(a: Scores, b: Scores, repositories: Sequence[str], seed: int, resa
 
 
 def _drawn_runs(scores: Scores, draws: int, generator: np.random.Generator) -> Floats:
-    """(draws, issues) means over runs that were drawn with replacement."""
+    """Return (draws, issues) means over runs drawn with replacement."""
     if scores.runs == 1:
         return np.broadcast_to(scores.values[0], (draws, scores.values.shape[1]))
     centre = scores.by_issue
@@ -240,13 +238,14 @@ def _drawn_runs(scores: Scores, draws: int, generator: np.random.Generator) -> F
 
 
 def _run_variance(scores: Scores) -> float:
-    """Of a design's mean over runs, from the spread of its runs' means."""
+    """Return the variance of a design's mean over runs, from the spread of its runs' means."""
     return 0.0 if scores.fixed or scores.runs < 2 else float(np.var(scores.run_means, ddof=1)) / scores.runs
 
 
 def _issue_variance(differences: Floats, repositories: Sequence[str]) -> float:
-    """Of a mean over issues: the cluster-robust variance, with repositories as clusters (Liang and Zeger 1986), and its
-    usual correction for few of them. One repository: as if its issues were independent.
+    """Return the cluster-robust variance of a mean over issues (Liang and Zeger 1986), corrected for few clusters.
+
+    Repositories are the clusters; the issues of a single repository count as independent.
     """
     units = np.unique(np.asarray(repositories), return_inverse=True)[1]
     count, n = int(units.max()) + 1, len(differences)
@@ -260,53 +259,53 @@ def _issue_variance(differences: Floats, repositories: Sequence[str]) -> float:
 
 
 def runs_needed(variance: Variance, runs: int, difference: float, *, power: float = 0.8, alpha: float = 0.05) -> float:
-    """Runs a design that would show a true difference with this power, on the issues at hand; inf where none would.
+    """Return the runs a design that would show a true difference on these issues; inf where no number would.
 
     Args:
         variance: of the difference, measured with `runs` runs a design.
+        runs: of each design.
         difference: to be found; its sign does not matter.
+        power: probability of showing it.
+        alpha: two-sided level.
     """
-    wanted = _wanted_variance(difference, power, alpha)
-    left = wanted - variance.issues
-    if left <= 0:
-        return math.inf
-    return max(2.0, variance.runs * runs / left)
+    left = _needed_variance(difference, power, alpha) - variance.issues
+    return max(2.0, variance.runs * runs / left) if left > 0 else math.inf
 
 
 def repositories_needed(
     variance: Variance, repositories: int, difference: float, *, power: float = 0.8, alpha: float = 0.05
 ) -> float:
-    """Held-out repositories like those at hand that would show a true difference, with the runs at hand; may be inf."""
-    left = _wanted_variance(difference, power, alpha) - variance.runs
-    if left <= 0:
-        return math.inf
-    return max(float(least_repositories(alpha)), variance.issues * repositories / left)
+    """Return the held-out repositories like these that would show a true difference with these runs; may be inf."""
+    left = _needed_variance(difference, power, alpha) - variance.runs
+    return max(float(least_repositories(alpha)), variance.issues * repositories / left) if left > 0 else math.inf
 
 
 def detectable(variance: Variance, *, power: float = 0.8, alpha: float = 0.05) -> float:
-    """Smallest true difference that data like these would show with this power."""
+    """Return the smallest true difference that data like these would show with this power."""
     return _reach(power, alpha) * math.sqrt(variance.total)
 
 
 def least_repositories(alpha: float = 0.05) -> int:
-    """Repositories below which flipping signs by repository cannot reach alpha, whatever the data: 6 for 0.05."""
+    """Return the fewest repositories with which flipping signs by repository can reach alpha: 6 for 0.05."""
     return math.ceil(1 - math.log2(alpha))
 
 
 def few_repositories(repositories: int, comparisons: int, *, alpha: float = 0.05) -> list[str]:
-    """Sentences on what held-out issues of so few repositories cannot show; none where there are enough.
+    """Return sentences on what held-out issues of so few repositories cannot show; none where there are enough.
 
     Args:
-        comparisons: of one family, which Holm's correction is for.
+        repositories: number of held-out repositories.
+        comparisons: of one family, for Holm's correction.
+        alpha: two-sided level.
     """
     if repositories == 1:
         return [
             "All issues are of one repository: intervals and tests resample its issues, and say nothing about other "
             "repositories."
         ]
-    said = []
+    sentences = []
     if repositories < _FEW_REPOSITORIES:
-        said.append(
+        sentences.append(
             f"{repositories} repositories are few: how much repositories differ is itself uncertain then, and the "
             "intervals are rough."
         )
@@ -314,17 +313,17 @@ def few_repositories(repositories: int, comparisons: int, *, alpha: float = 0.05
     lowest = floor * max(1, comparisons)
     if lowest > alpha:
         corrected = f", after Holm's correction of {comparisons} comparisons below {min(1.0, lowest):.3f}"
-        said.append(
+        sentences.append(
             f"With {repositories} repositories no p-value can get below {floor:.3f}{corrected * (comparisons > 1)}: no "
             f"difference can be shown at the {100 * alpha:.0f} % level, whatever its size."
         )
-    return said
+    return sentences
 
 
-def _wanted_variance(difference: float, power: float, alpha: float) -> float:
+def _needed_variance(difference: float, power: float, alpha: float) -> float:
     return (difference / _reach(power, alpha)) ** 2
 
 
 def _reach(power: float, alpha: float) -> float:
-    """Standard errors between 0 and a difference that is found with this power (normal approximation)."""
+    """Return the standard errors between 0 and a difference found with this power (normal approximation)."""
     return float(stats.norm.ppf(1 - alpha / 2) + stats.norm.ppf(power))

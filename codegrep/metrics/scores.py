@@ -8,35 +8,35 @@ from typing import Literal
 from codegrep.issues.issue import Entity, EntityKind, LineRange
 
 Match = Literal["coverage", "jaccard"]
-#: Scores and rewards that are no further apart are equal: the same sum in another order differs by rounding.
+# Scores and rewards no further apart are equal: the same sum in another order differs by rounding.
 ROUNDING = 1e-9
 
 
 def differ(values: Collection[float]) -> bool:
-    """Whether two of the values are different, rounding aside."""
+    """Return whether two of the values are different, rounding aside."""
     return bool(values) and max(values) - min(values) > ROUNDING
 
 
 def first_best(values: Sequence[float]) -> int:
-    """Index of the largest value; of equals, rounding aside, the first."""
+    """Return the index of the largest value; of equals, rounding aside, the first."""
     highest = max(values)
     return next(index for index, value in enumerate(values) if value >= highest - ROUNDING)
 
 
 def precision(predicted: Collection[str], gold: Collection[str]) -> float:
-    """|P∩G| / |P| over distinct entries. Both empty: 1; exactly one empty: 0 (an empty answer is not a precise one)."""
+    """Return |P∩G| / |P| over distinct entries. Both empty: 1; exactly one empty: 0."""
     found, answers, wanted = _counts(predicted, gold)
     return _ratio(found, answers, both_empty=not answers and not wanted)
 
 
 def recall(predicted: Collection[str], gold: Collection[str]) -> float:
-    """|P∩G| / |G| over distinct entries. Both empty: 1; exactly one empty: 0."""
+    """Return |P∩G| / |G| over distinct entries. Both empty: 1; exactly one empty: 0."""
     found, answers, wanted = _counts(predicted, gold)
     return _ratio(found, wanted, both_empty=not answers and not wanted)
 
 
 def f_beta(predicted: Collection[str], gold: Collection[str], beta: float = 0.5) -> float:
-    """File score (1+β²)·prec·rec / (β²·prec + rec) over distinct entries (CodeGrep, arXiv 2608.05886, App. B).
+    """Return (1+β²)·prec·rec / (β²·prec + rec) over distinct entries (CodeGrep, arXiv 2608.05886, App. B).
 
     β < 1 weighs precision more than recall; the paper uses 0.5. Both empty: 1; exactly one empty, or nothing in
     common: 0.
@@ -49,7 +49,7 @@ def f_beta(predicted: Collection[str], gold: Collection[str], beta: float = 0.5)
 
 
 def f_from_counts(true_positives: int, predicted: int, gold: int, beta: float = 0.5) -> float:
-    """F-beta from counts, with the empty rules of `f_beta`; written as (1+β²)·TP / (β²·|G| + |P|), the same."""
+    """Return F-beta from counts as (1+β²)·TP / (β²·|G| + |P|), with the empty rules of `f_beta`."""
     if beta <= 0:
         raise ValueError(f"beta must be positive, got {beta}")
     if predicted == 0 and gold == 0:
@@ -67,7 +67,7 @@ def line_f_beta(
     match: Match = "coverage",
     threshold: float = 0.5,
 ) -> float:
-    """Line-range score (CodeGrep App. B; SPEC 1.4).
+    """Return the line-range score (CodeGrep App. B).
 
     Predictions are taken in their order; each takes the first gold range, still unmatched, of the same file that it
     covers by at least `threshold`. TP = matches, then F-beta with the empty rules of `f_beta`.
@@ -75,7 +75,8 @@ def line_f_beta(
     Args:
         predicted: in the order of the answer. A range that ends before it starts covers nothing and counts.
         gold: pre-image ranges of the patch.
-        mined_files: predicted ranges in these files are dropped first, for mined gold files have no gold lines.
+        mined_files: predicted ranges in these files are dropped first, since mined gold files have no gold lines.
+        beta: as in `f_beta`.
         match: "coverage" of the gold range, which is the paper's rule; "jaccard" is the word in its Table 6, and does
             not reward one huge range.
         threshold: least share that is a match.
@@ -100,14 +101,15 @@ def line_f_beta(
 def entity_f_beta(
     predicted: Collection[Entity], gold: Collection[Entity], beta: float = 1.0, *, kind: EntityKind
 ) -> float:
-    """Class or function score: F-beta over qualified names, empty rules as in `f_beta` (colgrep, SPEC 3.4; CodeScout).
+    """Return the class or function score: F-beta over qualified names (colgrep, arXiv 2610.05099; CodeScout).
 
-    Reconstructed, for neither paper states it: an answered method also answers its class. What a name is, is what gold
-    says where gold has it, else what the answer's spelling says (`codegrep.protocol.answer`).
+    Reconstructed, since neither paper states it: an answered method also answers its class. Gold decides what a name is
+    where gold has it, else the answer's spelling (`codegrep.protocol.answer`).
 
     Args:
         predicted: as answered.
         gold: as touched by the gold patch; kinds are certain.
+        beta: as in `f_beta`.
         kind: which of the two is scored.
     """
     kinds = {entity.label: entity.kind for entity in gold}
@@ -117,7 +119,7 @@ def entity_f_beta(
 
 
 def module_f_beta(predicted: Collection[Entity], gold: Collection[Entity], beta: float = 1.0) -> float:
-    """F-beta over top-level definitions (CodeScout's "module"): "a.py:Model" for any entity inside class Model."""
+    """Return F-beta over top-level definitions (CodeScout's "module"): "a.py:Model" for any entity inside Model."""
     return f_beta({_top_level(entity) for entity in predicted}, {_top_level(entity) for entity in gold}, beta)
 
 

@@ -16,7 +16,7 @@ from codegrep.rewards.terms import format_penalty, turn_bonus, turn_discount, we
 
 Task = Literal["f1", "f2", "entities"]
 Check = Literal["answered", "hit"]
-Judge = Literal["verdict", "score"]
+Judge = Literal["answer_judge", "score"]
 
 # Parts that every design reports and none is made of.
 OBSERVED = frozenset({"precision", "recall"})
@@ -131,22 +131,22 @@ def codescout(
 
 
 def tiered(
-    outcome: Outcome, *, check: Check = "hit", judge: Judge = "verdict", beta: float = 0.5, threshold: float = 0.8
+    outcome: Outcome, *, check: Check = "hit", judge: Judge = "answer_judge", beta: float = 0.5, threshold: float = 0.8
 ) -> RewardParts:
     """R = r_check + r_judge, each 0 or 0.5; the second only after the first (arXiv 2605.07276; SPEC 4.1).
 
     The paper's tasks are repairs: r_check is "it compiles", r_judge a language model's comparison with a minimal
     repair. For retrieval (reconstructed): the check is a readable answer ("answered"), with a gold file in it ("hit");
-    the judge is `Outcome.verdict` ("verdict"), or, without a judge, file F-beta >= threshold ("score").
+    the judge is `Outcome.judgement` ("answer_judge"), or, without a judge, file F-beta >= threshold ("score").
 
     Edge cases: a judge that was not asked or failed gives the check's half, as in the paper.
     """
-    if check not in ("answered", "hit") or judge not in ("verdict", "score"):
+    if check not in ("answered", "hit") or judge not in ("answer_judge", "score"):
         raise ValueError(f"unknown check {check!r} or judge {judge!r}")
     hit = not outcome.gold or not outcome.gold.isdisjoint(outcome.predicted)
     checked = outcome.answered and (check == "answered" or hit)
     file_f = f_beta(outcome.predicted, outcome.gold, beta)
-    agreed = outcome.verdict is True if judge == "verdict" else file_f >= threshold
+    agreed = outcome.judgement is True if judge == "answer_judge" else file_f >= threshold
     first, second = 0.5 * checked, 0.5 * (checked and agreed)
     return _parts(outcome, first + second, check=first, judge=second, file_f=file_f)
 

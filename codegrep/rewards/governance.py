@@ -27,7 +27,6 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from codegrep.protocol.exit_cause import LOST, ExitCause
-from codegrep.rewards.outcome import RewardParts
 
 Handling = Literal["normal", "last_turn", "full_mask"]
 HANDLINGS: tuple[str, ...] = get_args(Handling)
@@ -94,7 +93,7 @@ class Rules:
             if self.handling.get(cause, "full_mask") != "full_mask":
                 raise ValueError(f"{cause}: a rollout that is lost can only be full_mask")
         if self.handling.get(JUDGE_FAILED) == "last_turn":
-            raise ValueError(f"{JUDGE_FAILED}: a missing verdict is no fault of a turn; use full_mask or normal")
+            raise ValueError(f"{JUDGE_FAILED}: a missing judgement is no fault of a turn; use full_mask or normal")
         if self.max_calls < 0 or self.repetition_times < 0 or self.repetition_tokens < 1:
             raise ValueError("max_calls and repetition_times may not be negative, repetition_tokens is at least 1")
         object.__setattr__(self, "handling", MappingProxyType(dict(self.handling)))
@@ -127,12 +126,6 @@ class MaskDecision:
     handling: Handling
     kept_turns: tuple[bool, ...]
     scored_as: ScoredAs
-
-    def settled(self, reward: RewardParts | None) -> RewardParts | None:
-        """The reward that goes into the group, from the design's own."""
-        if self.scored_as == "own":
-            return reward
-        return RewardParts(0.0) if self.scored_as == "zero" else None
 
 
 def govern(conduct: Conduct, rules: Rules) -> MaskDecision:

@@ -29,7 +29,7 @@ _SAMPLES = (
         generated_tokens=300,
         predicted_entities=(Entity("a.py", "A.go", "function"),),
         gold_entities=frozenset({Entity("a.py", "A", "class"), Entity("a.py", "A.go", "function")}),
-        verdict=True,
+        judgement=True,
     ),
     Outcome(
         ("c.py",),
@@ -79,7 +79,7 @@ def load_advantage(config: FunctionConfig, key: str = "advantage") -> AdvantageF
     return function
 
 
-def load_function(config: FunctionConfig, key: str = "function") -> Callable[[Outcome], Any]:
+def load_function(config: FunctionConfig, key: str) -> functools.partial[Any]:
     """The function of `config` with its parameters bound; pickles wherever the function itself is importable.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import Literal
 from codegrep.issues.issue import Entity, LineRange
 from codegrep.rewards.outcome import Outcome, RewardDesign
 
-Need = Literal["line_ranges", "entities", "verdict", "form"]
+Need = Literal["line_ranges", "entities", "judgement", "form"]
 
 _METHOD = Entity("a.py", "A.go", "function")
 _GOOD = Outcome(
@@ -21,12 +21,12 @@ _GOOD = Outcome(
     generated_tokens=200,
     predicted_entities=(_METHOD,),
     gold_entities=frozenset({Entity("a.py", "A", "class"), _METHOD}),
-    verdict=True,
+    judgement=True,
 )
 _WITHOUT: dict[Need, Outcome] = {
     "line_ranges": replace(_GOOD, predicted_ranges=()),
     "entities": replace(_GOOD, predicted_entities=()),
-    "verdict": replace(_GOOD, verdict=None),
+    "judgement": replace(_GOOD, judgement=None),
     "form": replace(_GOOD, malformed_answers=1),
 }
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from codegrep.issues.issue import Entity, LineRange
-from codegrep.protocol.exit_cause import LOST
 
 
 @dataclass(frozen=True)
@@ -22,7 +20,7 @@ class Outcome:
         gold_ranges: pre-image line ranges of the gold patch.
         calls_per_turn: executed calls of every assistant turn in order, the answer turn included (then usually 0).
         answered: an answer block was read.
-        exit_cause: why the rollout ended (those of LOST are never scored, see `score`).
+        exit_cause: why the rollout ended.
         unique_calls_per_turn: as calls_per_turn, without calls that repeat an earlier one of the rollout; None where
             it is not known.
         malformed_calls: things meant as a call that could not be read as one.
@@ -31,7 +29,8 @@ class Outcome:
         generated_tokens: sampled tokens.
         predicted_entities: answered classes and functions.
         gold_entities: classes and functions that the gold patch touches; None where they are not known.
-        verdict: what a judge said about the answer; None where none was asked, or it failed.
+        judgement: whether a judge found the answer to mean the same as the reference; None where none was asked, or
+            it failed.
     """
 
     predicted: tuple[str, ...]
@@ -48,7 +47,7 @@ class Outcome:
     generated_tokens: int = 0
     predicted_entities: tuple[Entity, ...] = ()
     gold_entities: frozenset[Entity] | None = None
-    verdict: bool | None = None
+    judgement: bool | None = None
 
     @property
     def searched(self) -> bool:
@@ -83,19 +82,3 @@ class RewardParts:
 
 RewardDesign = Callable[[Outcome], RewardParts]
 AdvantageFactor = Callable[[Outcome], float]
-
-
-def score(outcome: Outcome, design: RewardDesign) -> RewardParts | None:
-    """Reward of a rollout, or None where it was lost, by the machine's fault or for want of context: that one is left
-    out of its group, never scored as bad.
-
-    Raises:
-        ValueError: the design gave a reward that is not a finite number. Passed on, it would look like a rollout that
-            could not be scored, and be left out in silence.
-    """
-    if outcome.exit_cause in LOST:
-        return None
-    reward = design(outcome)
-    if not math.isfinite(reward.total):
-        raise ValueError(f"the reward design gave {reward.total} for {outcome}")
-    return reward

@@ -25,7 +25,7 @@ def outcome_of(
     gold_ranges: Sequence[LineRange] = (),
     mined_files: Sequence[str] = (),
     gold_entities: Sequence[Entity] | None = None,
-    verdict: bool | None = None,
+    judgement: bool | None = None,
 ) -> Outcome:
     """Return the outcome that reward designs score.
 
@@ -34,7 +34,7 @@ def outcome_of(
         gold_ranges: of the issue.
         mined_files: gold files that come from mining alone.
         gold_entities: of the issue.
-        verdict: of a judge on this rollout's answer.
+        judgement: of a judge on this rollout's answer.
     """
     answer = _answer_of(rollout)
     return Outcome(
@@ -52,18 +52,18 @@ def outcome_of(
         generated_tokens=rollout.generated_tokens,
         predicted_entities=answer.entities if answer else (),
         gold_entities=None if gold_entities is None else frozenset(gold_entities),
-        verdict=verdict,
+        judgement=judgement,
     )
 
 
-def outcome_for(rollout: Rollout, issue: Issue, *, verdict: bool | None = None) -> Outcome:
+def outcome_for(rollout: Rollout, issue: Issue, *, judgement: bool | None = None) -> Outcome:
     """Return the outcome of a rollout on its issue, with the issue's gold lines and entities."""
     return outcome_of(
         rollout,
         gold_ranges=issue.gold_ranges,
         mined_files=mined_files(rollout.gold_files, issue.gold_ranges),
         gold_entities=issue.gold_entities,
-        verdict=verdict,
+        judgement=judgement,
     )
 
 

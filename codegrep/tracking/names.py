@@ -141,7 +141,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("seconds/generation", "s", "wall time of token generation in the step"),
     Metric("seconds/rollouts", "s", "wall time of the step's rollouts, generation and tools"),
     Metric("seconds/tools", "s", "wall time of tool calls in the step"),
-    Metric("seconds/settlement", "s", "wall time of rewards, verdicts and turn scores in the step"),
+    Metric("seconds/scoring", "s", "wall time of rewards, judgements and turn scores in the step"),
     Metric("seconds/reference", "s", "wall time of reference log-probabilities in the step"),
     Metric("seconds/update", "s", "wall time of forward, backward and optimiser in the step"),
     Metric("seconds/step", "s", "wall time of the whole step", "step_time"),

@@ -22,12 +22,9 @@ from codegrep.config import GRPOSettings, LoraSettings, SyncConfig
 from codegrep.engines.cpu.lora_linear import use_fused_lora
 from codegrep.errors import ConfigError, InfrastructureError
 from codegrep.issues.issue import Issue
-from codegrep.judges.verdicts import Verdicts
-from codegrep.rewards.advantage import Baseline, baseline_factors
-from codegrep.rewards.governance import Rules
-from codegrep.rewards.outcome import AdvantageFactor, RewardDesign
-from codegrep.rewards.process_weights import ProcessScoring
-from codegrep.rollout.outcome import outcome_for
+from codegrep.judges.answer_judging import AnswerJudging
+from codegrep.rewards.signal import TrainingSignal, batch_advantages
+from codegrep.rewards.turn_scores import TurnScoring
 from codegrep.rollout.record import Rollout
 from codegrep.tracking.names import from_trl
 from codegrep.training.convergence import MEMORY
@@ -35,9 +32,9 @@ from codegrep.training.grpo_setup import grpo_arguments, schedule, training_rows
 from codegrep.training.lora import PolicyModel, lora_config
 from codegrep.training.loss_terms import Denominator, SequenceCorrection, aggregate, kl_k2, kl_k3
 from codegrep.training.refill import Refill
-from codegrep.training.score_batch import BatchScorer, ScoredRollout
+from codegrep.training.score_batch import BatchScoring, ScoredRollout, judge_answers, score_batch
 from codegrep.training.scoring import add_scoring
-from codegrep.training.signal_metrics import judge_sums, settlement_sums
+from codegrep.training.signal_metrics import judge_sums, signal_sums
 from codegrep.training.step_metrics import Sums, add_up, kept, rollout_sums
 from codegrep.training.token_metrics import Clip, LogprobGap, token_sums
 from codegrep.training.trl_hooks import HookedGRPOTrainer
@@ -51,10 +48,10 @@ os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")  # silences a warning abo
 class CodegrepGRPOTrainer(HookedGRPOTrainer):
     """GRPO with tool text masked, advantages scaled after normalisation, and lost rollouts left out.
 
-    Advantage of rollout i: A_i = s_i · (R_i - mean) / (std + 1e-4), mean and std over the scored rollouts of its group,
-    s_i = factor(outcome_i) (CodeGrep eq 6 and 8). With turn scores it is A_i · a_i(t) at token t (arXiv 2605.07276).
-    Governance decides which rollouts are scored and which of their tokens are in the loss and in KL; by default a
-    rollout with exit cause "infrastructure" has no reward, advantage 0, and no token in the loss or in KL.
+    Rewards and advantages are those of `codegrep.rewards.signal`; what TRL makes of the rewards is not used. With turn
+    scores the advantage is A_i · a_i(t) at token t (arXiv 2605.07276). Governance decides which rollouts are scored and
+    which of their tokens are in the loss and in KL; by default a rollout with exit cause "infrastructure" has no reward,
+    advantage 0, and no token in the loss or in KL.
 
     KL is measured against `model` as it is at the start: the warm-started model with its adapter merged. With LoRA the
     reference is the model with the adapter off; where all weights are trained, TRL loads a second copy if KL is scored.
@@ -68,12 +65,9 @@ class CodegrepGRPOTrainer(HookedGRPOTrainer):
         tokenizer: for its end-of-turn token.
         issues: all training issues.
         collect: samples rollouts of this worker's issues.
-        reward: the reward design.
-        factor: of the advantages.
-        baseline: "loo" multiplies R - mean by n/(n-1), n the scored rollouts of the group.
-        rules: governance.
-        process: turn scores.
-        verdicts: the judge of answers.
+        signal: from outcomes to advantages.
+        turn_scoring: scores of turns.
+        judging: the judge of answers.
         lora: train.lora, or None to train all weights.
         settings: train.grpo.
         max_completion_tokens: for loss_type dr_grpo.
@@ -97,12 +91,9 @@ class CodegrepGRPOTrainer(HookedGRPOTrainer):
         tokenizer: PreTrainedTokenizerBase,
         issues: Sequence[Issue],
         collect: Collect,
-        reward: RewardDesign,
-        factor: AdvantageFactor,
-        baseline: Baseline = "mean",
-        rules: Rules = Rules(),  # noqa: B008  # frozen
-        process: ProcessScoring = ProcessScoring(),  # noqa: B008  # frozen
-        verdicts: Verdicts = Verdicts(),  # noqa: B008  # frozen
+        signal: TrainingSignal,
+        turn_scoring: TurnScoring = TurnScoring(),  # noqa: B008  # frozen
+        judging: AnswerJudging = AnswerJudging(),  # noqa: B008  # frozen
         lora: LoraSettings | None,
         settings: GRPOSettings,
         max_completion_tokens: int,
@@ -121,9 +112,8 @@ class CodegrepGRPOTrainer(HookedGRPOTrainer):
         self._sync = sync or SyncConfig()
         self._group_size = settings.group_size
         self._end = cast(int, tokenizer.eos_token_id)
-        self._factor, self._baseline = factor, baseline
-        self._settlement = BatchScorer(reward, rules, process, settings.dead_groups, verdicts)
-        self._settled: list[ScoredRollout] = []
+        self._scoring = BatchScoring(signal, turn_scoring, settings.dead_groups, judging)
+        self._batch: list[ScoredRollout] = []  # this worker's share of it
         self._phases: defaultdict[str, float] = defaultdict(float)
         self._loss = settings
         self._max_completion_tokens = max_completion_tokens
@@ -179,14 +169,13 @@ class CodegrepGRPOTrainer(HookedGRPOTrainer):
                 "TRL no longer repeats each prompt num_generations times", "Use the pinned version of trl"
             )
         self._phases.clear()
-        self._settled = self._collect_and_score(ids)
-        first = list(self._settled)
+        self._batch = self._collect_and_score(ids)
+        first = list(self._batch)
         drawn = [*first, *self._refill(len(ids))]
         self._sums += [{name: (seconds, 1.0) for name, seconds in self._phases.items()}, rollout_sums(drawn, size)]
         if self._refills.rounds:
-            self._sums.append(kept(rollout_sums(self._settled, size)))
-        settled = self._settled
-        return training_rows([one.rollout for one in settled], [one.mask for one in settled], self._end)
+            self._sums.append(kept(rollout_sums(self._batch, size)))
+        return training_rows([one.rollout for one in self._batch], [one.mask for one in self._batch], self._end)
 
     def _collect_and_score(self, ids: Sequence[str]) -> list[ScoredRollout]:
         """Collect and score groups of these issues; masks have to be known before TRL counts tokens."""
@@ -195,14 +184,14 @@ class CodegrepGRPOTrainer(HookedGRPOTrainer):
         self._check(rollouts, [instance_id for instance_id in ids for _ in range(size)])
         self._take_metrics(self._collected())
         collected = time.perf_counter()
-        judged = self._settlement.judge(rollouts, self._issues, outcome_for)
-        settled = self._settlement.settle(rollouts, self._issues, outcome_for, size, judged)
+        judged = judge_answers(rollouts, self._issues, self._scoring)
+        scored = score_batch(rollouts, self._issues, size, self._scoring, judged)
         for name, seconds in _phase_seconds(rollouts, collected - start, time.perf_counter() - collected).items():
             self._phases[name] += seconds
-        if self._settlement.verdicts.judge is not None:
+        if self._scoring.judging.judge is not None:
             self._phases["judge/seconds"] += judged.seconds
             self._sums.append(judge_sums(judged))
-        return settled
+        return scored
 
     def _take_metrics(self, metrics: Mapping[str, float]) -> None:
         """Take the metrics of one `collect`: errors and seconds add up over a step."""
@@ -221,7 +210,7 @@ class CodegrepGRPOTrainer(HookedGRPOTrainer):
 
         def dead() -> list[int]:
             starts = range(0, groups * size, size)
-            return [start for start in starts if not any(one.alive for one in self._settled[start : start + size])]
+            return [start for start in starts if not any(one.alive for one in self._batch[start : start + size])]
 
         batch = self.state.global_step // self._loss.updates_per_batch
         for ids in self._refills.draw(batch, lambda: len(dead())):
@@ -230,7 +219,7 @@ class CodegrepGRPOTrainer(HookedGRPOTrainer):
             for number, place in enumerate(places[: len(ids)]):
                 group = fresh[number * size : (number + 1) * size]
                 filled += any(one.alive for one in group)
-                self._settled[place : place + size] = group
+                self._batch[place : place + size] = group
         self._sums.append(
             {"group/drawn": (float(groups + len(drawn) // size), None), "group/refilled": (float(filled), None)}
         )
@@ -247,24 +236,22 @@ class CodegrepGRPOTrainer(HookedGRPOTrainer):
                 )
 
     def reward(self, *_args: Any, **_kwargs: Any) -> list[float | None]:
-        """Return each rollout's reward after governance, None outside its group; TRL's reward function."""
-        return [None if settled.reward is None else settled.reward.total for settled in self._settled]
+        """Return each rollout's reward as TRL's reward function; `shape_advantages` replaces what TRL makes of it."""
+        return [None if one.score.reward is None else one.score.reward.total for one in self._batch]
 
     def shape_advantages(self, advantages: Tensor, width: int) -> Tensor:
-        """Multiply normalised advantages by the factor of each rollout, then by the weights of its turns."""
-        settled, floor = self._settled, self._settlement.process.floor
-        factors = [0.0 if s.reward is None else float(self._factor(s.outcome)) for s in settled]
-        # A group without spread has A = 0; TRL leaves the rounding error of its mean, divided by 1e-4.
-        alive = torch.tensor([s.alive for s in settled], device=advantages.device)
-        totals = np.array([math.nan if s.reward is None else s.reward.total for s in settled])
-        of_baseline = baseline_factors(totals, np.arange(len(totals)) // self._group_size, self._baseline)
-        shaped = torch.where(alive, advantages, 0.0) * advantages.new_tensor(of_baseline * factors)
-        values = shaped.tolist()
-        self._sums.append(settlement_sums(settled, factors, values, floor))
-        if self._settlement.process.scorer is None:
+        """Replace TRL's advantages by those of the signal, over the rewards of all workers, times weights of turns."""
+        batch, floor = self._batch, self._scoring.turn_scoring.floor
+        scores = gather_object([one.score for one in batch])  # each worker holds whole groups, of equal number
+        every = batch_advantages(scores, np.arange(len(scores)) // self._group_size, self._scoring.signal).advantages
+        first = self.accelerator.process_index * len(batch)
+        values = every[first : first + len(batch)]
+        self._sums.append(signal_sums(batch, values.tolist(), floor))
+        shaped = advantages.new_tensor(values)
+        if self._scoring.turn_scoring.scorer is None:
             return shaped
-        weights = shaped.new_ones(len(settled), width)
-        for row, (one, advantage) in enumerate(zip(settled, values, strict=True)):
+        weights = shaped.new_ones(len(batch), width)
+        for row, (one, advantage) in enumerate(zip(batch, values.tolist(), strict=True)):
             for turn, weight in zip(one.rollout.turns, one.turn_weights(advantage, floor), strict=True):
                 weights[row, turn.start : turn.end] = weight
         return shaped[:, None] * weights
@@ -330,8 +317,8 @@ class CodegrepGRPOTrainer(HookedGRPOTrainer):
 
     def _step_metrics(self) -> dict[str, float]:
         seconds, sums = self.close_step(), self._sums
-        before = sum(s[name][0] for s in sums for name in ("seconds/rollouts", "seconds/settlement") if name in s)
-        trained = [one.rollout for one in self._settled if not one.rollout.lost]
+        before = sum(s[name][0] for s in sums for name in ("seconds/rollouts", "seconds/scoring") if name in s)
+        trained = [one.rollout for one in self._batch if not one.rollout.lost]
         sums.append(
             {
                 "seconds/reference": (max(0.0, seconds["score"] - before), 1.0),
@@ -379,7 +366,7 @@ def check_gap(metrics: Mapping[str, float], sync: SyncConfig) -> None:
             )
 
 
-def _phase_seconds(rollouts: Sequence[Rollout], wall: float, settlement: float) -> dict[str, float]:
+def _phase_seconds(rollouts: Sequence[Rollout], wall: float, scoring: float) -> dict[str, float]:
     """Divide the wall time of collecting in proportion to the turns' clocks, whose sum exceeds it."""
     generation = sum(turn.seconds_generation for rollout in rollouts for turn in rollout.turns)
     tools = sum(turn.seconds_tools for rollout in rollouts for turn in rollout.turns)
@@ -388,5 +375,5 @@ def _phase_seconds(rollouts: Sequence[Rollout], wall: float, settlement: float) 
         "seconds/rollouts": wall,
         "seconds/generation": wall * (1 - share),
         "seconds/tools": wall * share,
-        "seconds/settlement": settlement,
+        "seconds/scoring": scoring,
     }

@@ -63,7 +63,6 @@ def grpo_arguments(
         epsilon=settings.clip_low,
         epsilon_high=settings.clip_high,
         loss_type=settings.loss_type,
-        scale_rewards=settings.scale_rewards,
         importance_sampling_level=settings.importance,
         mask_truncated_completions=settings.mask_truncated,
         use_bias_correction_kl=settings.kl_estimator == "k3_corrected",

@@ -25,7 +25,6 @@ from codegrep.config import (
     WarmStartConfig,
 )
 from codegrep.issues.issue import Issue
-from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rollout.record import Rollout
 from codegrep.training.base_model import BaseModel
 from codegrep.training.callbacks import CheckpointReport, OnLog, StepLog, TimeLimit, read_progress
@@ -36,7 +35,7 @@ from codegrep.training.guard_rails import GuardRails, OnAlarm
 from codegrep.training.lora import PolicyModel, attach_lora
 from codegrep.training.ray_loop import report_checkpoint, resume_folder, work_folder
 from codegrep.training.scoring import add_scoring
-from codegrep.training.signals import load_governance, load_turn_scores, load_verdicts
+from codegrep.training.signals import load_answer_judge, load_signal, load_turn_scoring
 from codegrep.training.warm_start import WarmStartTrainer, warm_start_names
 
 # Opens the log in the worker, so that no tracker is pickled.
@@ -106,7 +105,7 @@ class GRPOJob:
         lora: None trains all weights.
         open_alarms: returns what guard rails call, on rank 0.
         pause_at: optimiser step at which this start ends; 0 is the last.
-        verdict_cache: folder for the verdicts of a judge of answers; "" keeps none.
+        judge_cache: folder for the judgements of a judge of answers; "" keeps none.
     """
 
     base: BaseModel
@@ -129,7 +128,7 @@ class GRPOJob:
     pause_at: int = 0
     sync: SyncConfig = field(default_factory=SyncConfig)
     answer_judge: AnswerJudgeConfig = field(default_factory=AnswerJudgeConfig)
-    verdict_cache: str = ""
+    judge_cache: str = ""
 
 
 def warm_start_loop(config: dict[str, Any]) -> None:
@@ -161,8 +160,8 @@ def grpo_loop(config: dict[str, Any]) -> None:
     job: GRPOJob = config["job"]
     context = ray.train.get_context()
     rank, workers = context.get_world_rank(), context.get_world_size()
-    verdicts = load_verdicts(job.answer_judge, Path(job.verdict_cache) if job.verdict_cache else None)
-    verdicts.check()  # before minutes of rollouts
+    judging = load_answer_judge(job.answer_judge, Path(job.judge_cache) if job.judge_cache else None)
+    judging.check()  # before minutes of rollouts
     model, tokenizer = job.base.load(trainable=job.lora is None)
     add_scoring(model)
     source = _Source()
@@ -172,12 +171,9 @@ def grpo_loop(config: dict[str, Any]) -> None:
             tokenizer=tokenizer,
             issues=job.issues,
             collect=source,
-            reward=load_reward(job.reward),
-            factor=load_advantage(job.advantage),
-            baseline=job.advantage.baseline,
-            rules=load_governance(job.governance),
-            process=load_turn_scores(job.turn_scores),
-            verdicts=verdicts,
+            signal=load_signal(job.reward, job.advantage, job.governance),
+            turn_scoring=load_turn_scoring(job.turn_scores),
+            judging=judging,
             lora=job.lora,
             settings=job.settings,
             max_completion_tokens=job.max_completion_tokens,

@@ -1,4 +1,4 @@
-"""What becomes of a batch of rollouts before any tensor is made: governance, rewards, dead groups, masks, turn weights.
+"""Scores of a batch of rollouts before any tensor is made: governance, rewards, dead groups, masks, turn scores.
 
 Plain Python over records, so that it can be read and tested without a model. The trainer hands the masks to TRL as
 `env_mask`, so that masked tokens are in no sum and no denominator of the loss.
@@ -6,179 +6,156 @@ Plain Python over records, so that it can be read and tested without a model. Th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
+
 from codegrep.issues.issue import Issue
-from codegrep.judges.verdicts import Judged, Verdicts, matters
-from codegrep.metrics.scores import differ
-from codegrep.rewards.governance import MaskDecision, Rules, govern
-from codegrep.rewards.outcome import Outcome, RewardDesign, RewardParts, score
-from codegrep.rewards.process_weights import ProcessScoring, Standing, process_weights
+from codegrep.judges.answer_judging import AnswerJudging, JudgedBatch, needs_judgement
+from codegrep.rewards.governance import MaskDecision, govern
+from codegrep.rewards.outcome import Outcome
+from codegrep.rewards.signal import RolloutScore, TrainingSignal, batch_advantages, score_rollout
 from codegrep.rewards.turn_credit import TurnScores
-from codegrep.rollout.outcome import conduct_of, question_of, trajectory_of
+from codegrep.rewards.turn_scores import TurnScoreStatus, TurnScoring, weigh_turns
+from codegrep.rollout.outcome import conduct_of, outcome_for, question_of, trajectory_of
 from codegrep.rollout.record import Rollout
 
 DeadGroups = Literal["keep", "drop"]
-OutcomeOf = Callable[[Rollout, Issue], Outcome]
+
+
+@dataclass(frozen=True)
+class BatchScoring:
+    """How batches are scored.
+
+    Attributes:
+        signal: governance, reward design, normalisation and factor.
+        turn_scoring: scores of turns.
+        dead_groups: groups without two different rewards are kept (only KL acts on them) or dropped (no token of
+            theirs is in the loss).
+        judging: who judges answers.
+    """
+
+    signal: TrainingSignal
+    turn_scoring: TurnScoring = field(default_factory=TurnScoring)
+    dead_groups: DeadGroups = "keep"
+    judging: AnswerJudging = field(default_factory=AnswerJudging)
 
 
 @dataclass(frozen=True)
 class ScoredRollout:
-    """One rollout after settlement.
+    """One rollout and what it is worth in training.
 
     Attributes:
-        rollout, outcome: what it is about.
-        verdict: of governance.
-        reward: what goes into the group; None is outside of it.
-        alive: its group holds two different rewards, and it has one itself. What is not alive has advantage 0.
-        mask: (C,) 1 on tokens in the loss: sampled, in a kept turn, not in a group that is dropped.
-        scores: of its turns, None where they are not weighted; `standing` says why.
+        rollout: the record.
+        outcome: what the reward design sees of it.
+        score: governance's decision, reward and factor.
+        alive: it has a reward, and its group holds two different ones. Otherwise its advantage is 0.
+        mask: (C,) 1 on tokens in the loss: sampled, in a kept turn, not in a dropped group.
+        turn_scores: None where turns are not weighted; `turn_status` says why.
     """
 
     rollout: Rollout
     outcome: Outcome
-    verdict: MaskDecision
-    reward: RewardParts | None
+    score: RolloutScore
     alive: bool
     mask: tuple[int, ...]
-    scores: TurnScores | None
-    standing: Standing
+    turn_scores: TurnScores | None = None
+    turn_status: TurnScoreStatus = "off"
 
     def tokens(self) -> list[int]:
-        """Tokens in the loss, of each turn."""
+        """Return the number of tokens in the loss of each turn."""
         return [sum(self.mask[turn.start : turn.end]) for turn in self.rollout.turns]
 
     def turn_weights(self, advantage: float, floor: float) -> list[float]:
-        """Weight of each turn at this advantage; 1 without scores."""
-        if self.scores is None:
+        """Return the weight of each turn at this advantage; 1 without scores."""
+        if self.turn_scores is None:
             return [1.0] * len(self.rollout.turns)
-        return process_weights(self.scores, self.tokens(), advantage, floor=floor)
+        return weigh_turns(self.turn_scores, self.tokens(), advantage, floor=floor)
 
 
-@dataclass(frozen=True)
-class BatchScorer:
-    """How batches are settled.
+def judge_answers(rollouts: Sequence[Rollout], issues: Mapping[str, Issue], scoring: BatchScoring) -> JudgedBatch:
+    """Ask the judge about every rollout whose reward depends on it; those that governance masks have no such reward.
 
-    Attributes:
-        reward: the design.
-        rules: governance.
-        process: turn scores.
-        verdicts: who judges answers.
-        dead_groups: groups without spread are kept (only KL acts on them) or dropped (no token of theirs is in the
-            loss). The spread is exact, and taken over the rewards after governance.
+    Raises:
+        InfrastructureError: the judge failed too often.
     """
-
-    reward: RewardDesign
-    rules: Rules = field(default_factory=Rules)
-    process: ProcessScoring = field(default_factory=ProcessScoring)
-    dead_groups: DeadGroups = "keep"
-    verdicts: Verdicts = field(default_factory=Verdicts)
-
-    def judge(self, rollouts: Sequence[Rollout], issues: Mapping[str, Issue], outcome_of: OutcomeOf) -> Judged:
-        """Ask the judge about every rollout whose reward a verdict changes; those that governance masks have no such
-        reward.
-
-        Raises:
-            InfrastructureError: it failed too often.
-        """
-        if self.verdicts.judge is None:
-            return Judged((None,) * len(rollouts))
-        questions = []
-        for rollout in rollouts:
-            issue = issues[rollout.instance_id]
-            outcome = outcome_of(rollout, issue)
-            own = govern(conduct_of(rollout), self.rules).scored_as == "own"
-            questions.append(question_of(outcome, rollout, issue) if own and matters(outcome, self.reward) else None)
-        return self.verdicts.ask(questions)
-
-    def settle(
-        self,
-        rollouts: Sequence[Rollout],
-        issues: Mapping[str, Issue],
-        outcome_of: OutcomeOf,
-        group_size: int,
-        judged: Judged | None = None,
-    ) -> list[ScoredRollout]:
-        """Every rollout of the batch, groups standing together. Deterministic: the same records and opinions, the same
-        result.
-
-        Args:
-            judged: opinions on the rollouts, of `judge`; None is nobody's.
-        """
-        outcomes = [outcome_of(rollout, issues[rollout.instance_id]) for rollout in rollouts]
-        failed = [False] * len(rollouts)
-        for index, opinion in enumerate(judged.opinions if judged else ()):
-            if opinion is not None:
-                outcomes[index] = replace(outcomes[index], verdict=opinion.agrees)
-                failed[index] = opinion.agrees is None
-        verdicts = [
-            govern(conduct_of(rollout, judge_failed=lost), self.rules)
-            for rollout, lost in zip(rollouts, failed, strict=True)
-        ]
-        rewards = [
-            verdict.settled(score(outcome, self.reward) if verdict.scored_as == "own" else None)
-            for verdict, outcome in zip(verdicts, outcomes, strict=True)
-        ]
-        spread = with_spread(rewards, group_size)
-        scored = self._scores(rollouts, issues, verdicts)
-        settled = []
-        for index, (rollout, verdict, reward) in enumerate(zip(rollouts, verdicts, rewards, strict=True)):
-            alive = spread[index]
-            dropped = self.dead_groups == "drop" and not alive
-            scores, standing = scored[index]
-            settled.append(
-                ScoredRollout(
-                    rollout,
-                    outcomes[index],
-                    verdict,
-                    reward,
-                    alive and reward is not None,
-                    _mask(rollout, verdict, dropped),
-                    scores,
-                    standing,
-                )
-            )
-        return settled
-
-    def _scores(
-        self, rollouts: Sequence[Rollout], issues: Mapping[str, Issue], verdicts: Sequence[MaskDecision]
-    ) -> list[tuple[TurnScores | None, Standing]]:
-        """Turn scores of each rollout. Masked ones are not judged."""
-        if self.process.scorer is None:
-            return [(None, "off")] * len(rollouts)
-
-        def one(index: int) -> tuple[TurnScores | None, Standing]:
-            if verdicts[index].handling != "normal":
-                return None, "ineligible"
-            statement = issues[rollouts[index].instance_id].problem_statement
-            return self.process.scores(trajectory_of(rollouts[index], statement))
-
-        places = range(len(rollouts))
-        if self.process.concurrency == 1:
-            return [one(index) for index in places]
-        with ThreadPoolExecutor(self.process.concurrency, thread_name_prefix="turn-scores") as pool:
-            return list(pool.map(one, places))
+    if scoring.judging.judge is None:
+        return JudgedBatch((None,) * len(rollouts))
+    questions = []
+    for rollout in rollouts:
+        issue = issues[rollout.instance_id]
+        outcome = outcome_for(rollout, issue)
+        scored = govern(conduct_of(rollout), scoring.signal.rules).scored_as == "own"
+        depends = scored and needs_judgement(outcome, scoring.signal.reward)
+        questions.append(question_of(outcome, rollout, issue) if depends else None)
+    return scoring.judging.ask(questions)
 
 
-def with_spread(rewards: Sequence[RewardParts | None], group_size: int) -> list[bool]:
-    """For each rollout, whether its whole group holds two different rewards, rounding aside."""
-    alive: list[bool] = []
-    for start in range(0, len(rewards), group_size):
-        totals = [reward.total for reward in rewards[start : start + group_size] if reward is not None]
-        alive += [differ(totals)] * min(group_size, len(rewards) - start)
-    return alive
+def score_batch(
+    rollouts: Sequence[Rollout],
+    issues: Mapping[str, Issue],
+    group_size: int,
+    scoring: BatchScoring,
+    judged: JudgedBatch | None = None,
+) -> list[ScoredRollout]:
+    """Score whole groups of rollouts, one group after another.
+
+    Args:
+        rollouts: in the order of their groups.
+        issues: by instance id.
+        group_size: rollouts of one issue.
+        scoring: how.
+        judged: judgements on the rollouts, of `judge_answers`; None has none.
+    """
+    outcomes, scores = [], []
+    for rollout, judgement in zip(rollouts, judged.judgements if judged else [None] * len(rollouts), strict=True):
+        outcome = outcome_for(rollout, issues[rollout.instance_id])
+        if judgement is not None:
+            outcome = replace(outcome, judgement=judgement.agrees)
+        failed = judgement is not None and judgement.agrees is None
+        outcomes.append(outcome)
+        scores.append(score_rollout(outcome, conduct_of(rollout, judge_failed=failed), scoring.signal))
+    alive = batch_advantages(scores, np.arange(len(rollouts)) // group_size, scoring.signal).alive.tolist()
+    turns = _score_turns(rollouts, issues, scores, scoring.turn_scoring)
+    return [
+        ScoredRollout(
+            rollout,
+            outcome,
+            score,
+            group_alive and score.reward is not None,
+            _mask(rollout, score.decision, dropped=scoring.dead_groups == "drop" and not group_alive),
+            *turn_scores,
+        )
+        for rollout, outcome, score, group_alive, turn_scores in zip(
+            rollouts, outcomes, scores, alive, turns, strict=True
+        )
+    ]
 
 
-def _mask(rollout: Rollout, verdict: MaskDecision, dropped: bool) -> tuple[int, ...]:
-    if dropped or verdict.handling == "full_mask":
-        return (0,) * len(rollout.loss_mask)
-    if verdict.handling == "normal":
+def _score_turns(
+    rollouts: Sequence[Rollout], issues: Mapping[str, Issue], scores: Sequence[RolloutScore], scoring: TurnScoring
+) -> list[tuple[TurnScores | None, TurnScoreStatus]]:
+    """Score the turns of every rollout that governance does not mask."""
+
+    def one(rollout: Rollout, score: RolloutScore) -> tuple[TurnScores | None, TurnScoreStatus]:
+        if scoring.scorer is not None and score.decision.handling != "normal":
+            return None, "ineligible"
+        return scoring.scores(trajectory_of(rollout, issues[rollout.instance_id].problem_statement))
+
+    with ThreadPoolExecutor(scoring.concurrency, thread_name_prefix="turn-scores") as pool:
+        return list(pool.map(one, rollouts, scores))
+
+
+def _mask(rollout: Rollout, decision: MaskDecision, dropped: bool) -> tuple[int, ...]:
+    mask = [0] * len(rollout.loss_mask)
+    if dropped:
+        return tuple(mask)
+    if decision.handling == "normal":
         return tuple(rollout.loss_mask)
-    kept = [0] * len(rollout.loss_mask)
-    for turn, keep in zip(rollout.turns, verdict.kept_turns, strict=True):
+    for turn, keep in zip(rollout.turns, decision.kept_turns, strict=True):
         if keep:
-            kept[turn.start : turn.end] = rollout.loss_mask[turn.start : turn.end]
-    return tuple(kept)
+            mask[turn.start : turn.end] = rollout.loss_mask[turn.start : turn.end]
+    return tuple(mask)

@@ -40,7 +40,7 @@ class Tally:
         return {**means, **{name: (total, None) for name, total in self._totals.items()}}
 
 
-def rollout_sums(settled: Sequence[ScoredRollout], group_size: int) -> Sums:
+def rollout_sums(batch: Sequence[ScoredRollout], group_size: int) -> Sums:
     """Return the sums over one worker's rollouts of a step; groups stand together.
 
     Lost rollouts (`Rollout.lost`) count only in their exit cause, errors/infrastructure, sampled tokens and reward.
@@ -48,21 +48,22 @@ def rollout_sums(settled: Sequence[ScoredRollout], group_size: int) -> Sums:
     tally = Tally()
     tally.total("errors/infrastructure", 0.0)
     tally.total("errors/refused_calls", 0.0)
-    for one in settled:
+    for one in batch:
         rollout = one.rollout
         for cause in ExitCause:
             tally.mean(f"rollout/exit_{cause.value}", float(rollout.exit_cause == cause))
         tally.total("completions/sampled", rollout.generated_tokens)
-        if one.reward is not None:
-            tally.mean("reward/total", one.reward.total)
+        reward = one.score.reward
+        if reward is not None:
+            tally.mean("reward/total", reward.total)
         tally.total("errors/infrastructure", float(rollout.exit_cause == ExitCause.INFRASTRUCTURE))
         if rollout.lost:
             continue
-        for part, value in one.reward.parts.items() if one.reward is not None else ():
+        for part, value in reward.parts.items() if reward is not None else ():
             tally.mean(reward_part(part), value)
         _add_rollout(tally, rollout, one.outcome)
-    for start in range(0, len(settled), group_size):
-        _add_group(tally, settled[start : start + group_size])
+    for start in range(0, len(batch), group_size):
+        _add_group(tally, batch[start : start + group_size])
     return tally.sums()
 
 
@@ -90,7 +91,7 @@ def _add_rollout(tally: Tally, rollout: Rollout, outcome: Outcome) -> None:
 
 
 def _add_group(tally: Tally, group: Sequence[ScoredRollout]) -> None:
-    scored = [(one.reward.total, one.outcome) for one in group if one.reward is not None]
+    scored = [(one.score.reward.total, one.outcome) for one in group if one.score.reward is not None]
     rewards = [reward for reward, _ in scored]
     tally.mean("group/scored", len(rewards))
     tally.mean("group/dead_rate", float(not differ(rewards)))

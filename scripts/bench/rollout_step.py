@@ -13,12 +13,12 @@ from trl import GRPOConfig, GRPOTrainer
 
 from codegrep.engines.engine import Sampling
 from codegrep.engines.models import load_model, load_tokenizer
-from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.rollout.record import Rollout
 from codegrep.training.grpo import CodegrepGRPOTrainer
 from codegrep.training.grpo_setup import training_rows
 from codegrep.training.lora import lora_config
 from codegrep.training.scoring import add_scoring
+from codegrep.training.signals import load_signal
 from scripts.bench.rollout_material import Material
 
 
@@ -80,8 +80,7 @@ def _ours(material: Material, rollouts: Sequence[Rollout], folder: Path) -> floa
         tokenizer=load_tokenizer(material.model),
         issues=[issue],
         collect=lambda issues, size, step: batch,
-        reward=load_reward(config.reward),
-        factor=load_advantage(config.advantage),
+        signal=load_signal(config.reward, config.advantage, config.governance),
         lora=config.train.lora,
         settings=_settings(material, len(batch)),
         max_completion_tokens=config.agent.max_completion_tokens,

@@ -1,10 +1,11 @@
-"""The replay gives what training settles: rewards, place in the group, share of tokens in the loss."""
+"""The replay scores as training does: rewards, place in the group, share of tokens in the loss."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from codegrep.issues.issue import Entity, Issue, LineRange
@@ -14,7 +15,7 @@ from codegrep.lab.stored import read_stored, rollout_folders
 from codegrep.pipeline.mined_targets import labelled
 from codegrep.rollout.outcome import outcome_for
 from codegrep.rollout.store import write_rollouts
-from codegrep.training.score_batch import BatchScorer
+from codegrep.training.score_batch import BatchScoring, score_batch
 from tests.lab.made import write_run
 
 SIZE = 6
@@ -38,15 +39,14 @@ def test_rewards_masks_and_groups(tmp_path: Path) -> None:
     }
     stored = read_stored(rollout_folders([tmp_path]), issues)
     for design in load_designs([*SHIPPED, f"{SPECS[-1]} {WITHOUT_REPETITION}"]):
-        settled = BatchScorer(design.reward, design.rules).settle(rollouts, issues, outcome_for, SIZE)
+        batch = score_batch(rollouts, issues, SIZE, BatchScoring(design.signal))
         replayed = rescore(stored, design)
-        rewards = [float("nan") if one.reward is None else one.reward.total for one in settled]
-        assert replayed.rewards == pytest.approx(rewards, nan_ok=True), design.name
-        assert [replayed.alive[group] for group in stored.groups] == [
-            one.alive or (one.reward is None and replayed.alive[group])
-            for one, group in zip(settled, stored.groups, strict=True)
-        ]
-        kept = [sum(one.mask) / one.rollout.generated_tokens for one in settled]
+        rewards = [float("nan") if one.score.reward is None else one.score.reward.total for one in batch]
+        assert replayed.batch.rewards == pytest.approx(rewards, nan_ok=True), design.name
+        assert [one.alive for one in batch] == (replayed.batch.alive & ~np.isnan(replayed.batch.rewards)).tolist()
+        factors = [one.score.factor for one in batch]
+        assert replayed.batch.factors == pytest.approx(factors), design.name
+        kept = [sum(one.mask) / one.rollout.generated_tokens for one in batch]
         assert replayed.kept == pytest.approx(kept), design.name
 
 
@@ -71,6 +71,6 @@ def test_mined_samples_have_the_gold_lines_and_entities_of_their_issue(tmp_path:
     assert stored.outcomes == [outcome_for(rollout, samples["issue-0@2"]) for rollout in rollouts]
     assert all(outcome.gold_ranges and outcome.mined_files == {"b.py"} for outcome in stored.outcomes)
     for design in load_designs(SHIPPED):
-        settled = BatchScorer(design.reward, design.rules).settle(rollouts, samples, outcome_for, SIZE)
-        rewards = [float("nan") if one.reward is None else one.reward.total for one in settled]
-        assert rescore(stored, design).rewards == pytest.approx(rewards, nan_ok=True), design.name
+        batch = score_batch(rollouts, samples, SIZE, BatchScoring(design.signal))
+        rewards = [float("nan") if one.score.reward is None else one.score.reward.total for one in batch]
+        assert rescore(stored, design).batch.rewards == pytest.approx(rewards, nan_ok=True), design.name

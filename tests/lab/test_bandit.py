@@ -13,8 +13,8 @@ from codegrep.lab.bandit import LABEL, Run, Schedule, _enumerate, advantages, gr
 from codegrep.lab.bandit_report import simulation_markdown
 from codegrep.lab.designs import SHIPPED, Design, load_designs
 from codegrep.lab.search_model import Assumptions, Behaviour, behaviours, chances, tokens_of
-from codegrep.rewards.advantage import none
 from codegrep.rewards.designs import v3
+from codegrep.rewards.signal import TrainingSignal
 
 DOCS = Path(__file__).parents[2] / "docs"
 ARMS = behaviours()
@@ -49,7 +49,7 @@ def test_more_distinct_calls_find_more_and_repeats_do_not() -> None:
 
 def test_the_gradient_is_exact() -> None:
     # J(θ) = Σ_b π_b ā_b - kl·KL(π‖π⁰) with ā fixed, as in GRPO; its derivative by finite differences.
-    design = Design("v3", v3, none)
+    design = Design("v3", TrainingSignal(v3))
     world, start = _enumerate(design, ARMS, Assumptions()), initial_policy(ARMS)
     theta = np.log(start) + np.random.default_rng(0).normal(0, 0.3, len(ARMS))
 
@@ -72,19 +72,19 @@ def test_the_gradient_is_exact() -> None:
 
 
 def test_advantages_have_mean_zero_without_a_factor() -> None:
-    design = Design("v3", v3, none)
+    design = Design("v3", TrainingSignal(v3))
     world, policy = _enumerate(design, ARMS, Assumptions()), initial_policy(ARMS)
     weight = policy[world.arm] * world.probability
     assert weight @ advantages(world, policy, design) == pytest.approx(0.0, abs=1e-12)
 
 
 def test_plain_reward_rises_at_every_step() -> None:
-    done = train(Design("v3", v3, none, scale="none"), Schedule(steps=200, learning_rate=0.5, kl=0.0))
+    done = train(Design("v3", TrainingSignal(v3, scale="none")), Schedule(steps=200, learning_rate=0.5, kl=0.0))
     assert (np.diff(done.curves["reward"]) > -1e-12).all()
 
 
 def test_a_strong_kl_keeps_the_policy(runs: dict[str, Run]) -> None:
-    held = train(Design("v3", v3, none), Schedule(steps=300, learning_rate=0.5, kl=2.0))
+    held = train(Design("v3", TrainingSignal(v3)), Schedule(steps=300, learning_rate=0.5, kl=2.0))
     assert held.curves["kl"][-1] < 0.1 < runs["v3"].curves["kl"][-1]
 
 

@@ -15,8 +15,8 @@ from codegrep.lab.gaming_report import gaming_markdown
 from codegrep.lab.policies import GAMING, HONEST
 from codegrep.lab.scripted import outcome
 from codegrep.metrics.scores import recall
-from codegrep.rewards.advantage import none
 from codegrep.rewards.outcome import Outcome, RewardParts
+from codegrep.rewards.signal import TrainingSignal
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -53,8 +53,8 @@ def test_findings_are_true(shipped: Played) -> None:
     (design,) = load_designs([SHIPPED[5]])
     says = {policy.name: policy.says for policy in (*HONEST, *GAMING)}
     world = worlds[f2.world]
-    gaming = design.reward(outcome(world, says[f2.policy](world))).total
-    honest = design.reward(outcome(world, says[f2.rival](world))).total
+    gaming = design.signal.reward(outcome(world, says[f2.policy](world))).total
+    honest = design.signal.reward(outcome(world, says[f2.rival](world))).total
     assert (gaming, honest) == (pytest.approx(f2.gaming_there), pytest.approx(f2.honest_there))
     assert gaming > honest
 
@@ -63,7 +63,7 @@ def test_a_design_that_pays_for_recall_is_caught() -> None:
     def greedy(o: Outcome) -> RewardParts:
         return RewardParts(recall(o.predicted, o.gold) + 0.1 * len(o.predicted_ranges))
 
-    found = {f.policy for f in play([Design("greedy", greedy, none)]).findings if f.ranking == "reward"}
+    found = {f.policy for f in play([Design("greedy", TrainingSignal(greedy))]).findings if f.ranking == "reward"}
     assert {"all_files", "ten_files"} <= found
 
 

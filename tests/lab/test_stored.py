@@ -1,4 +1,4 @@
-"""The reader by column gives what the reader by record gives; what is broken is counted."""
+"""Rollouts read without their tokens have the outcomes of the whole records; what is broken is counted."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ ISSUES = {
 
 def expected(rollout: Rollout) -> object:
     issue = ISSUES.get(rollout.instance_id)
-    verdict = True if rollout.rollout_id.endswith("-1") else None
-    return outcome_for(rollout, issue, verdict=verdict) if issue else outcome_of(rollout, verdict=verdict)
+    judgement = True if rollout.rollout_id.endswith("-1") else None
+    return outcome_for(rollout, issue, judgement=judgement) if issue else outcome_of(rollout, judgement=judgement)
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_outcomes_equal_those_of_the_records(tmp_path: Path, seed: int) -> None:
     rollouts = write_run(tmp_path, seed=seed)
-    verdicts = {r.rollout_id: True for r in rollouts if r.rollout_id.endswith("-1")}
-    stored = read_stored(rollout_folders([tmp_path]), ISSUES, verdicts)
+    judgements = {r.rollout_id: True for r in rollouts if r.rollout_id.endswith("-1")}
+    stored = read_stored(rollout_folders([tmp_path]), ISSUES, judgements)
     assert stored.rollout_ids == [r.rollout_id for r in rollouts]
     assert stored.outcomes == [expected(r) for r in rollouts]
     assert [c.calls_per_turn for c in stored.conducts] == [conduct_of(r).calls_per_turn for r in rollouts]
@@ -57,13 +57,6 @@ def test_groups_are_steps_or_issues(tmp_path: Path) -> None:
     assert by_step.group_names[5] == "train-0123456789ab/issue-1/step 1"
     by_issue = read_stored(folders, group_by="issue")
     assert by_issue.group_names == [f"train-0123456789ab/issue-{n}" for n in range(4)]
-
-
-def test_without_answers_lines_are_not_read(tmp_path: Path) -> None:
-    write_run(tmp_path)
-    stored = read_stored(rollout_folders([tmp_path]), with_answers=False)
-    assert not any(o.predicted_ranges or o.predicted_entities for o in stored.outcomes)
-    assert any(o.predicted for o in stored.outcomes)
 
 
 def test_a_rollout_sampled_again_counts_once(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from codegrep.errors import ConfigError
-from codegrep.judges.endpoint import AnswerCache, Endpoint, content_key
+from codegrep.judges.endpoint import AnswerCache, ChatClient, Endpoint, Prompt
 from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
 from codegrep.labels.endpoint_judge import EndpointJudge
 from codegrep.labels.judging import Question, prompt
@@ -112,11 +112,11 @@ def test_answers_are_paid_for_once(serve: Any, tmp_path: Path) -> None:
 
 def test_labels_that_another_reading_kept_are_not_used(serve: Any, tmp_path: Path) -> None:
     server = serve(lambda number, body: said("I cannot say it is NOT_RELEVANT, so RELEVANT"))
-    judge = judge_of(server, cache=str(tmp_path))
     question = QUESTIONS[0]
-    identity = Endpoint(server.url, "m").identity()
     kept = {"label": NOT_RELEVANT, "ambiguous": False, "text": ""}
-    AnswerCache(tmp_path).put(content_key(identity, prompt(question)), kept)
+    without_a_version = ChatClient(Endpoint(server.url, "m"), AnswerCache(tmp_path))
+    assert without_a_version.ask([(Prompt(prompt(question)), lambda text: kept)])[0].value == kept
+    judge = judge_of(server, cache=str(tmp_path))
     assert [v.label for v in judge.judge([question])] == [RELEVANT]
     assert [v.label for v in judge.judge([question])] == [RELEVANT]
     assert judge.usage.requests == 1

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from codegrep.metrics.resampling import clustered_weights
+from codegrep.metrics.bootstrap import clustered_weights
 from codegrep.metrics.runs import (
     Scores,
     Variance,

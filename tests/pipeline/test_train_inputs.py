@@ -8,7 +8,7 @@ from codegrep.compose import compose_overrides, load
 from codegrep.pipeline.run_identity import run_name
 from codegrep.pipeline.stages.train import signals
 
-LLM = ("reward.params.judge=verdict", "answer_judge=llm", "answer_judge.params.model=m")
+LLM = ("reward.params.judge=answer_judge", "answer_judge=llm", "answer_judge.params.model=m")
 
 
 def of(*overrides: str) -> dict[str, Any]:

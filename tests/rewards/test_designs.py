@@ -15,8 +15,10 @@ from codegrep.issues.issue import Entity, LineRange
 from codegrep.rewards.advantage import efficiency, mean_calls, none
 from codegrep.rewards.calls import calls_per_turn, excess_discount, parallelism_share
 from codegrep.rewards.designs import codescout, colgrep, swe_grep, tiered, v1, v2, v3
+from codegrep.rewards.governance import Conduct
 from codegrep.rewards.needs import needs
-from codegrep.rewards.outcome import Outcome, RewardDesign, RewardParts, score
+from codegrep.rewards.outcome import Outcome, RewardDesign, RewardParts
+from codegrep.rewards.signal import TrainingSignal, score_rollout
 from codegrep.rewards.terms import turn_discount
 
 DESIGNS: list[RewardDesign] = [v1, v2, v3, swe_grep, tiered]
@@ -44,7 +46,7 @@ outcomes = st.builds(
     malformed_calls=st.integers(0, 2),
     predicted_entities=st.lists(entities, max_size=4, unique=True).map(tuple),
     gold_entities=st.none() | st.frozensets(entities, max_size=4),
-    verdict=st.none() | st.booleans(),
+    judgement=st.none() | st.booleans(),
 )
 
 
@@ -152,13 +154,16 @@ def test_reward_parts_are_read_only_and_travel() -> None:
 
 
 def test_machine_failures_have_no_reward() -> None:
-    assert score(rollout(exit_cause="infrastructure"), v3) is None
-    assert score(rollout(exit_cause="max_tokens", predicted=(), answered=False), v3) == v3(rollout(predicted=()))
+    def scored(outcome: Outcome) -> RewardParts | None:
+        return score_rollout(outcome, Conduct(outcome.exit_cause, outcome.calls_per_turn), TrainingSignal(v3)).reward
+
+    assert scored(rollout(exit_cause="infrastructure")) is None
+    assert scored(rollout(exit_cause="max_tokens", predicted=(), answered=False)) == v3(rollout(predicted=()))
 
 
 def test_a_reward_that_is_no_number_is_not_passed_on() -> None:
     with pytest.raises(ValueError, match="nan"):
-        score(rollout(), lambda outcome: RewardParts(math.nan))
+        score_rollout(rollout(), Conduct("answer", (1,)), TrainingSignal(lambda outcome: RewardParts(math.nan)))
 
 
 @given(outcomes)
@@ -241,11 +246,11 @@ def test_codescout_by_hand() -> None:
 @pytest.mark.parametrize(
     ("changes", "params", "expected"),
     [
-        ({"verdict": True}, {}, 1.0),
-        ({"verdict": False}, {}, 0.5),
-        ({"verdict": None}, {}, 0.5),  # the judge failed or was not asked
-        ({"verdict": True, "predicted": ("b.py",)}, {}, 0.0),  # never judged: the check failed
-        ({"verdict": True, "predicted": ("b.py",)}, {"check": "answered"}, 1.0),
+        ({"judgement": True}, {}, 1.0),
+        ({"judgement": False}, {}, 0.5),
+        ({"judgement": None}, {}, 0.5),  # the judge failed or was not asked
+        ({"judgement": True, "predicted": ("b.py",)}, {}, 0.0),  # never judged: the check failed
+        ({"judgement": True, "predicted": ("b.py",)}, {"check": "answered"}, 1.0),
         ({"predicted": (), "answered": False}, {"check": "answered"}, 0.0),
         ({}, {"judge": "score"}, 0.5),  # F0.5 = 0.5556
         ({"predicted": ("a.py",)}, {"judge": "score"}, 1.0),
@@ -286,7 +291,7 @@ def test_what_designs_need() -> None:
     assert needs(v3) == needs(colgrep) == frozenset()
     assert needs(codescout) == {"entities"}
     assert needs(lambda outcome: colgrep(outcome, task="entities")) == {"entities"}
-    assert needs(tiered) == {"verdict"}
+    assert needs(tiered) == {"judgement"}
     assert needs(lambda outcome: tiered(outcome, judge="score")) == frozenset()
 
 

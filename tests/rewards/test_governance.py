@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from codegrep.protocol.exit_cause import LOST
-from codegrep.rewards.designs import v3
 from codegrep.rewards.governance import (
     CAUSES,
     EXIT_CAUSES,
@@ -22,7 +21,6 @@ from codegrep.rewards.governance import (
     govern,
     repeats,
 )
-from codegrep.rewards.outcome import Outcome, RewardParts, score
 
 PAPER = Rules(
     handling={
@@ -43,7 +41,7 @@ LOOP = (7,) * (15 * 31)  # one token over and over: 31 n-grams of 15 tokens that
 
 @pytest.mark.parametrize("cause", ["answer", "no_tool_call", "max_turns"])
 @pytest.mark.parametrize("rules", [PAPER, LEFT_OUT, Rules()])
-def test_valid_ends_are_settled_as_usual(cause: str, rules: Rules) -> None:
+def test_valid_ends_are_scored_as_usual(cause: str, rules: Rules) -> None:
     assert govern(Conduct(cause, (5, 2, 0)), rules) == MaskDecision(cause, "normal", (True, True, True), "own")
 
 
@@ -66,7 +64,6 @@ def test_a_prompt_longer_than_the_context_is_never_in_a_group() -> None:
         assert govern(Conduct("prompt_too_long", ()), rules) == MaskDecision("prompt_too_long", "full_mask", (), "none")
     with pytest.raises(ValueError, match="prompt_too_long: a rollout that is lost can only be full_mask"):
         Rules({"prompt_too_long": "normal"})
-    assert score(Outcome((), frozenset({"a.py"}), exit_cause="prompt_too_long"), v3) is None
 
 
 def test_degeneration_keeps_the_turn_in_which_it_happened() -> None:
@@ -120,22 +117,21 @@ rules = st.builds(
 
 @given(conducts, rules)
 def test_mask_and_reward_go_together(conduct: Conduct, rules: Rules) -> None:
-    verdict = govern(conduct, rules)
-    own = RewardParts(0.7, {"file_f": 0.7})
-    assert len(verdict.kept_turns) == len(conduct.calls_per_turn)
-    assert verdict.settled(own) == (own if verdict.handling == "normal" else verdict.settled(None))
-    if verdict.handling == "normal":
-        assert all(verdict.kept_turns)
-    elif verdict.handling == "last_turn":
-        assert sum(verdict.kept_turns) == min(1, len(verdict.kept_turns)) and verdict.scored_as == "zero"
+    decision = govern(conduct, rules)
+    assert len(decision.kept_turns) == len(conduct.calls_per_turn)
+    assert (decision.scored_as == "own") is (decision.handling == "normal")
+    if decision.handling == "normal":
+        assert all(decision.kept_turns)
+    elif decision.handling == "last_turn":
+        assert sum(decision.kept_turns) == min(1, len(decision.kept_turns)) and decision.scored_as == "zero"
     else:
-        assert not any(verdict.kept_turns)
+        assert not any(decision.kept_turns)
         switches = {"infrastructure": rules.infrastructure_in_group, "prompt_too_long": False}
-        kept = switches.get(verdict.cause, rules.masked_in_group)
-        assert verdict.scored_as == ("zero" if kept else "none")
+        kept = switches.get(decision.cause, rules.masked_in_group)
+        assert decision.scored_as == ("zero" if kept else "none")
     # The machine's failure alone is never scored as bad without being asked for.
     if conduct.exit_cause == "infrastructure" and not rules.infrastructure_in_group:
-        assert verdict.settled(own) is None
+        assert decision.scored_as == "none"
 
 
 @pytest.mark.parametrize(
@@ -164,23 +160,22 @@ def test_rules_travel_and_cannot_be_changed() -> None:
         PAPER.handling["answer"] = "full_mask"  # type: ignore[index]
 
 
-def test_a_missing_verdict_is_the_machines_failure_and_never_a_zero() -> None:
+def test_a_missing_judgement_is_the_machines_failure_and_never_a_zero() -> None:
     lost = Conduct("answer", (2, 0), judge_failed=True)
     for rules in (Rules(), Rules(masked_in_group=True, infrastructure_in_group=True)):
-        verdict = govern(lost, rules)
-        assert (verdict.cause, verdict.handling, verdict.scored_as) == (JUDGE_FAILED, "full_mask", "none")
-        assert verdict.settled(RewardParts(0.5)) is None and verdict.kept_turns == (False, False)
-    # The paper's way: what the reward is without the verdict.
+        decision = govern(lost, rules)
+        assert (decision.cause, decision.handling, decision.scored_as) == (JUDGE_FAILED, "full_mask", "none")
+        assert decision.kept_turns == (False, False)
+    # The paper's way: what the reward is without the judgement.
     paper = govern(lost, Rules({JUDGE_FAILED: "normal"}))
     assert (paper.cause, paper.handling, paper.scored_as) == ("answer", "normal", "own")
-    assert paper.settled(RewardParts(0.5)) == RewardParts(0.5)
 
 
-def test_other_ends_go_before_a_missing_verdict() -> None:
+def test_other_ends_go_before_a_missing_judgement() -> None:
     assert govern(Conduct("infrastructure", (), judge_failed=True), Rules()).cause == "infrastructure"
     full = Rules({"max_tokens": "full_mask"}, masked_in_group=True)
     assert govern(Conduct("max_tokens", (1,), judge_failed=True), full).scored_as == "zero"
     many = Rules({"excessive_calls": "last_turn"}, max_calls=3)
     assert govern(Conduct("answer", (4, 0), judge_failed=True), many).cause == "excessive_calls"
-    with pytest.raises(ValueError, match="judge_failed: a missing verdict is no fault of a turn"):
+    with pytest.raises(ValueError, match="judge_failed: a missing judgement is no fault of a turn"):
         Rules({JUDGE_FAILED: "last_turn"})

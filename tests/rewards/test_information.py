@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from codegrep.issues.issue import LineRange
 from codegrep.rewards.information import information_gain
-from codegrep.rewards.turn_credit import CallFacts, RolloutFacts, TurnFacts, outcome_credit, turn_weights
+from codegrep.rewards.turn_credit import CallFacts, RolloutFacts, TurnFacts
 
 GOLD = frozenset({"a", "b"})
 
@@ -101,8 +101,3 @@ def test_the_order_of_calls_within_a_turn_does_not_matter(made: list[TurnFacts],
         shuffled.append((TurnFacts(tuple(distinct), one.submission), TurnFacts(tuple(again), one.submission)))
     first, second = (RolloutFacts(tuple(pair[i] for pair in shuffled), GOLD) for i in (0, 1))
     assert information_gain(first) == information_gain(second)
-
-
-@given(st.lists(turns, max_size=5))
-def test_the_warm_start_and_grpo_share_one_scorer(made: list[TurnFacts]) -> None:
-    assert outcome_credit(RolloutFacts(tuple(made), GOLD)) == turn_weights(made, GOLD)

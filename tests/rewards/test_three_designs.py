@@ -7,8 +7,9 @@ import pytest
 
 from codegrep.issues.issue import LineRange
 from codegrep.lab.designs import load_designs
-from codegrep.rewards.advantage import settle
+from codegrep.rewards.governance import Conduct
 from codegrep.rewards.outcome import Outcome
+from codegrep.rewards.signal import batch_advantages, score_rollout
 
 A, B = LineRange("a.py", 10, 19), LineRange("b.py", 5, 8)
 
@@ -52,10 +53,11 @@ ADVANTAGES = {
 def test_three_designs_give_three_updates() -> None:
     advantages = {}
     for design in load_designs(["v1", "v2", "v3"]):
-        settled = settle(EIGHT, 8, design.reward, design.factor, scale=design.scale, baseline=design.baseline)
-        assert [reward.total for reward in settled.rewards if reward] == pytest.approx(REWARDS[design.name])
-        assert settled.advantages == pytest.approx(ADVANTAGES[design.name], abs=2e-5)
-        advantages[design.name] = settled.advantages
+        scores = [score_rollout(o, Conduct(o.exit_cause, o.calls_per_turn), design.signal) for o in EIGHT]
+        batch = batch_advantages(scores, np.zeros(8, dtype=np.intp), design.signal)
+        assert batch.rewards == pytest.approx(REWARDS[design.name])
+        assert batch.advantages == pytest.approx(ADVANTAGES[design.name], abs=2e-5)
+        advantages[design.name] = batch.advantages
     for one, other in (("v1", "v2"), ("v1", "v3"), ("v2", "v3")):
         assert np.abs(advantages[one] - advantages[other]).max() > 0.3, (one, other)
 
@@ -63,4 +65,4 @@ def test_three_designs_give_three_updates() -> None:
 @pytest.mark.parametrize("name", ["v1", "v2", "v3", "swe_grep"])
 def test_the_empty_answer_earns_nothing_where_there_are_gold_lines(name: str) -> None:
     (design,) = load_designs([name])
-    assert design.reward(EIGHT[-1]).total == 0.0
+    assert design.signal.reward(EIGHT[-1]).total == 0.0

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegrep.rewards.turn_credit import CallFacts, CreditWeights, TurnFacts, turn_weights, weighted_token_count
+from codegrep.rewards.turn_credit import CallFacts, RolloutFacts, TurnFacts, outcome_credit
 
 
 def turn(*calls: CallFacts, submission: tuple[str, ...] | None = None) -> TurnFacts:
@@ -15,6 +17,10 @@ def turn(*calls: CallFacts, submission: tuple[str, ...] | None = None) -> TurnFa
 
 def call(key: str, *paths: str, ok: bool = True) -> CallFacts:
     return CallFacts(key, paths, ok)
+
+
+def credit(turns: Sequence[TurnFacts], gold: Sequence[str], **weights: float) -> list[float]:
+    return outcome_credit(RolloutFacts(tuple(turns), frozenset(gold)), **weights)
 
 
 GOLD = ("a", "b")
@@ -44,24 +50,18 @@ GOLD = ("a", "b")
     ],
 )
 def test_rules(turns: list[TurnFacts], expected: list[float]) -> None:
-    assert turn_weights(turns, GOLD) == expected
+    assert credit(turns, GOLD) == expected
 
 
 def test_without_gold() -> None:
-    assert turn_weights([turn(call("1", "a")), turn(submission=())], ()) == [0.3, 1.0]
-    assert turn_weights([turn(submission=("a",))], ()) == [0.0]
+    assert credit([turn(call("1", "a")), turn(submission=())], ()) == [0.3, 1.0]
+    assert credit([turn(submission=("a",))], ()) == [0.0]
 
 
 def test_own_weights() -> None:
-    own = CreditWeights(new_gold=2.0, seen_gold=1.5, no_gold=0.0, empty=0.1)
     turns = [turn(call("1", "a")), turn(call("2", "a")), turn(call("3", "x")), turn(call("4"))]
-    assert turn_weights(turns, GOLD, own) == [2.0, 1.5, 0.0, 0.1]
-
-
-def test_normaliser_by_hand() -> None:
-    assert weighted_token_count([1.0, 0.3, 0.0], [10, 20, 30]) == pytest.approx(16.0)
-    with pytest.raises(ValueError, match="zip"):
-        weighted_token_count([1.0], [1, 2])
+    own = {"new_gold": 2.0, "seen_gold": 1.5, "no_gold": 0.0, "empty": 0.1}
+    assert credit(turns, GOLD, **own) == [2.0, 1.5, 0.0, 0.1]
 
 
 calls = st.builds(
@@ -76,9 +76,9 @@ turns = st.builds(
 
 @given(st.lists(turns, max_size=5))
 def test_weights_are_bounded_and_never_look_ahead(trajectory: list[TurnFacts]) -> None:
-    weights = turn_weights(trajectory, GOLD)
+    weights = credit(trajectory, GOLD)
     assert all(0.0 <= weight <= 1.0 for weight in weights)
     for end in range(len(trajectory)):
-        assert turn_weights(trajectory[:end], GOLD) == weights[:end]
+        assert credit(trajectory[:end], GOLD) == weights[:end]
     # At most one turn for each gold file can be the one that finds something new.
     assert sum(w == 1.0 for w, t in zip(weights, trajectory, strict=True) if t.submission is None) <= len(GOLD)

@@ -95,12 +95,12 @@ def test_outcome_on_an_issue() -> None:
         "i", "o/n", "c", "s", gold_files=("a.py",), gold_ranges=(LineRange("a.py", 1, 2),),
         gold_entities=(Entity("a.py", "Model", "class"),),
     )  # fmt: skip
-    outcome = outcome_for(given, issue, verdict=False)
+    outcome = outcome_for(given, issue, judgement=False)
     assert outcome.predicted_ranges == (LineRange("a.py", 1, 3),)
     assert outcome.predicted_entities == (Entity("a.py", "Model.save", "function"),)
     assert outcome.gold_entities == {Entity("a.py", "Model", "class")}
     assert outcome.mined_files == {"b.py"}  # gold of the rollout, without gold lines
-    assert outcome.verdict is False
+    assert outcome.judgement is False
 
 
 def test_without_gold_lines_nothing_is_known_to_be_mined() -> None:

@@ -24,10 +24,10 @@ from rich.console import Console
 from codegrep.config import GuardRailsConfig, RailConfig
 from codegrep.engines.weight_sync import FollowingReplicas, SharedModelEngine
 from codegrep.issues.issue import Issue
-from codegrep.judges.answers import Opinion
-from codegrep.judges.verdicts import Judged
+from codegrep.judges.answer_judging import JudgedBatch
+from codegrep.judges.answers import Judgement
 from codegrep.lab import record
-from codegrep.lab.measures import Component, DesignMeasures, Push
+from codegrep.lab.measures import Component, DesignMeasures
 from codegrep.labels import stage_report
 from codegrep.pipeline import checkpoint_selection, run
 from codegrep.pipeline.collect import OpenPolicyCollector, OpenTrackedLog, PolicyCollector
@@ -36,6 +36,7 @@ from codegrep.pipeline.stages import Stage, prepare, warm_start
 from codegrep.pipeline.workers import AgentSettings
 from codegrep.rewards.governance import MaskDecision
 from codegrep.rewards.outcome import Outcome, RewardParts
+from codegrep.rewards.signal import RolloutScore
 from codegrep.runtime.artifacts import Places
 from codegrep.runtime.progress import Progress
 from codegrep.sandbox.measure import CallCounters, CallMeasure, summary
@@ -45,7 +46,7 @@ from codegrep.tracking.system import SystemMetrics
 from codegrep.training.callbacks import TimeLimit
 from codegrep.training.guard_rails import GuardRails
 from codegrep.training.score_batch import ScoredRollout
-from codegrep.training.signal_metrics import judge_sums, settlement_sums
+from codegrep.training.signal_metrics import judge_sums, signal_sums
 from codegrep.training.step_metrics import add_up
 from codegrep.training.warm_start import warm_start_names
 from tests.chat_tokenizers import tiny_tokenizer
@@ -82,15 +83,13 @@ def turn_scores(folder: Path) -> tuple[Numbers, Numbers]:
     issue = Issue("o__r-0", "o/r", "0" * 40, "", gold_files=("a.py", "b.py"))
     first, second = first_group(issue)[:2]
 
-    def settled(rollout: Any, scores: Any, standing: Any) -> ScoredRollout:
-        verdict = MaskDecision("answer", "normal", (True, True), "own")
+    def scored(rollout: Any, turn_scores: Any, status: Any) -> ScoredRollout:
+        score = RolloutScore(MaskDecision("answer", "normal", (True, True), "own"), RewardParts(1.0), 1.0)
         outcome = Outcome(("a.py",), frozenset({"a.py"}))
-        return ScoredRollout(
-            rollout, outcome, verdict, RewardParts(1.0), True, tuple(rollout.loss_mask), scores, standing
-        )
+        return ScoredRollout(rollout, outcome, score, True, tuple(rollout.loss_mask), turn_scores, status)
 
-    both = [settled(first, (1.0, 0.0), "weighted"), settled(second, None, "invalid")]
-    numbers = add_up([settlement_sums(both, [1.0, 1.0], [2.0, -1.0], 0.1)])
+    both = [scored(first, (1.0, 0.0), "weighted"), scored(second, None, "invalid")]
+    numbers = add_up([signal_sums(both, [2.0, -1.0], 0.1)])
     wanted = {"process/weighted": 1 / 2, "process/invalid": 1, "process/score": 5 / 8, "process/weight_max": 8 / 5}
     assert numbers["advantage/mass"] == pytest.approx((2 * 8 + 1 * 7) / 15)
     return {name: value for name, value in numbers.items() if name.startswith("process/")}, wanted
@@ -98,8 +97,8 @@ def turn_scores(folder: Path) -> tuple[Numbers, Numbers]:
 
 def judge(folder: Path) -> tuple[Numbers, Numbers]:
     """Four rollouts: one not asked about, one found consistent from the cache, one not, one without an answer."""
-    opinions = (None, Opinion(True, cached=True), Opinion(False), Opinion(None, "no answer"))
-    numbers = add_up([judge_sums(Judged(opinions, 1.5, requests=5, tokens=70))])
+    judgements = (None, Judgement(True, cached=True), Judgement(False), Judgement(None, "no answer"))
+    numbers = add_up([judge_sums(JudgedBatch(judgements, 1.5, requests=5, tokens=70))])
     return numbers, {
         "judge/rollouts": 3,
         "judge/consistent": 1 / 2,
@@ -414,8 +413,8 @@ def replayed(folder: Path) -> tuple[Numbers, Numbers]:
     keys = dict(zip(record._NUMBERS, values, strict=True))
     keys["bias"] = float("nan")
     measures = DesignMeasures(
-        "v3", "file F", 8, 8, 0, reward_quantiles=(0.0, 1.0), groups=2, positive=0.5,
-        components=(Component("file_f", 0.5, 0.8, 0.1),), pushes=(Push("tokens", -0.5, 1.0, 2.0),), **keys,
+        "v3", "file F", 8, 8, 0, groups=2, components=(Component("file_f", 0.5, 0.8, 0.1),), pushes={"tokens": -0.5},
+        **keys,
     )  # fmt: skip
     logged = Logged()
     replay: Any = SimpleNamespace(designs=[measures], agreements=[])

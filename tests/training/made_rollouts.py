@@ -23,7 +23,6 @@ _SHIPPED = checked(
         OmegaConf.merge(
             OmegaConf.load(_CONF / "train" / "default.yaml"),
             {"grpo": OmegaConf.load(_CONF / "loss" / "codegrep.yaml")},
-            {"grpo": {"scale_rewards": "group"}},  # elsewhere that of the advantage
         )
     ),
 )

@@ -95,5 +95,5 @@ BY_THE_MODEL = (
     *("policy/logprob_gap", "policy/logprob_gap_max", "policy/ess", "policy/importance_ratio"),
     *("policy/sequence_ratio", "policy/sequence_masked", "optim/loss", "optim/grad_norm"),
 )
-PHASES = ("generation", "rollouts", "tools", "settlement", "reference", "update", "step")
+PHASES = ("generation", "rollouts", "tools", "scoring", "reference", "update", "step")
 SECONDS = (*(f"seconds/{phase}" for phase in PHASES), "judge/seconds")

@@ -29,6 +29,7 @@ from codegrep.engines.weight_sync import FollowingReplicas
 from codegrep.errors import InfrastructureError
 from codegrep.issues.issue import Issue
 from codegrep.rewards.outcome import Outcome, RewardParts
+from codegrep.rewards.signal import TrainingSignal
 from codegrep.rollout.record import Rollout, Turn
 from codegrep.training.base_model import BaseModel
 from codegrep.training.callbacks import StepLog
@@ -158,8 +159,7 @@ def trainer_on(model: Path, folder: Path, source: FromEngine, steps: int, **chan
         issues=issues(2),
         collect=source.collect,
         collected=source.metrics,
-        reward=Length(),
-        factor=lambda outcome: 1.0,
+        signal=TrainingSignal(Length()),
         lora=LORA,
         settings=settings,
         max_completion_tokens=LONGEST,

@@ -17,13 +17,13 @@ from codegrep.engines.transformers_engine import TransformersEngine
 from codegrep.engines.weight_sync import SharedModelEngine
 from codegrep.errors import ConfigError
 from codegrep.pipeline.policies.engines import backend_of
-from codegrep.rewards.load import load_advantage, load_reward
 from codegrep.training.base_model import BaseModel, keep_model
 from codegrep.training.callbacks import StepLog
 from codegrep.training.examples import make_examples
 from codegrep.training.grpo import CodegrepGRPOTrainer
 from codegrep.training.grpo_setup import grpo_arguments
 from codegrep.training.scoring import add_scoring
+from codegrep.training.signals import load_signal
 from codegrep.training.warm_start import WarmStartTrainer
 from tests.training.made_rollouts import GRPO, WARM_START, Made, issues, rollout
 
@@ -38,8 +38,7 @@ def _trainer(nano: Path, folder: Path, collect: Any = None, **changes: Any) -> C
         tokenizer=tokenizer,
         issues=issues(6),
         collect=collect or Made().collect,
-        reward=load_reward(CONFIG.reward),
-        factor=load_advantage(CONFIG.advantage),
+        signal=load_signal(CONFIG.reward, CONFIG.advantage, CONFIG.governance),
         lora=None,
         settings=replace(GRPO, steps=2, learning_rate=1e-3, **changes),
         max_completion_tokens=64,

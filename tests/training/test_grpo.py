@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import torch
 
-from codegrep.config import FunctionConfig, GRPOSettings, SyncConfig
+from codegrep.config import GRPOSettings, SyncConfig
 from codegrep.errors import ConfigError, DataError, InfrastructureError
-from codegrep.rewards.advantage import settle
-from codegrep.rewards.load import load_advantage, load_reward
-from codegrep.rollout.outcome import outcome_of
+from codegrep.rewards.advantage import Scale, efficiency
+from codegrep.rewards.designs import v3
+from codegrep.rewards.signal import TrainingSignal, batch_advantages, score_rollout
+from codegrep.rollout.outcome import conduct_of, outcome_of
 from codegrep.rollout.record import Rollout
 from codegrep.training import scoring
 from codegrep.training.base_model import BaseModel
@@ -24,12 +25,18 @@ from codegrep.training.scoring import add_scoring
 from codegrep.training.token_metrics import LogprobGap
 from tests.training.made_rollouts import GRPO, LORA, Made, issues, lost
 
-REWARD = load_reward(FunctionConfig("v3", "codegrep.rewards.designs.v3"))
-FACTOR = load_advantage(FunctionConfig("efficiency", "codegrep.rewards.advantage.efficiency"))
+SIGNAL = TrainingSignal(v3, efficiency)
 
 
 def _trainer(
-    nano: Path, folder: Path, collector: Made, *, fast: bool = True, sync: SyncConfig | None = None, **changes: Any
+    nano: Path,
+    folder: Path,
+    collector: Made,
+    *,
+    signal: TrainingSignal = SIGNAL,
+    fast: bool = True,
+    sync: SyncConfig | None = None,
+    **changes: Any,
 ) -> CodegrepGRPOTrainer:
     model, tokenizer = BaseModel(str(nano), "float32").load()
     add_scoring(model)
@@ -38,8 +45,7 @@ def _trainer(
         tokenizer=tokenizer,
         issues=issues(6),
         collect=collector.collect,
-        reward=REWARD,
-        factor=FACTOR,
+        signal=signal,
         lora=LORA,
         settings=replace(GRPO, **changes),
         max_completion_tokens=64,
@@ -55,7 +61,7 @@ def _batch(trainer: CodegrepGRPOTrainer, prompts: int = 2) -> tuple[dict[str, An
     rows = [{"prompt": f"o__r-{i}"} for i in range(prompts) for _ in range(GRPO.group_size)]
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = 1
-    return trainer._generate_and_score_completions(rows), [settled.rollout for settled in trainer._settled]
+    return trainer._generate_and_score_completions(rows), [one.rollout for one in trainer._batch]
 
 
 def _nudge(trainer: CodegrepGRPOTrainer) -> None:
@@ -113,12 +119,26 @@ def test_tokens_in_the_loss_are_the_sampled_ones(nano: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("scale", ["group", "none", "batch"])
-def test_advantages_equal_the_numpy_reference_factor_last(nano: Path, tmp_path: Path, scale: str) -> None:
-    trainer = _trainer(nano, tmp_path, Made([(0, 2), (0, 5)]), scale_rewards=scale)
-    batch, rollouts = _batch(trainer)
-    settled = settle([outcome_of(r) for r in rollouts], GRPO.group_size, REWARD, FACTOR, scale=scale)
-    assert np.allclose(batch["advantages"].numpy(), settled.advantages, atol=1e-5)
-    assert len({round(f, 3) for f in settled.factors}) > 2 and np.abs(settled.advantages).max() > 0
+def test_the_signals_advantages_are_what_trains(nano: Path, tmp_path: Path, scale: Scale) -> None:
+    signal = replace(SIGNAL, scale=scale)
+    batch, rollouts = _batch(_trainer(nano, tmp_path, Made([(0, 2), (0, 5)]), signal=signal))
+    scores = [score_rollout(outcome_of(r), conduct_of(r), signal) for r in rollouts]
+    scored = batch_advantages(scores, np.arange(len(scores)) // GRPO.group_size, signal)
+    assert np.allclose(batch["advantages"].numpy(), scored.advantages, atol=1e-6)
+    assert len({round(f, 3) for f in scored.factors}) > 2 and np.abs(scored.advantages).max() > 0
+
+
+@pytest.mark.parametrize("scale", ["group", "none", "batch"])
+def test_trls_own_normalisation_gives_the_same(nano: Path, tmp_path: Path, scale: Scale) -> None:
+    """TRL's advantages, which are replaced, times the factors. It divides by no group's own spread of 0."""
+    trainer = _trainer(nano, tmp_path, Made([(0, 2)]), signal=replace(SIGNAL, scale=scale))
+    trainer.scale_rewards = scale
+    trls: list[torch.Tensor] = []
+    shape = trainer.shape_advantages
+    trainer.shape_advantages = lambda advantages, width: trls.append(advantages) or shape(advantages, width)  # type: ignore
+    batch, _ = _batch(trainer)
+    factors = torch.tensor([one.score.factor for one in trainer._batch])
+    assert torch.allclose(batch["advantages"], trls[0] * factors, atol=1e-5) and batch["advantages"].abs().max() > 0
 
 
 def test_lost_rollouts_are_in_nothing(nano: Path, tmp_path: Path) -> None:

@@ -171,17 +171,17 @@ def test_wall_time_of_collecting_is_divided_as_the_turns_say() -> None:
         "seconds/rollouts": 6.0,
         "seconds/generation": 4.5,
         "seconds/tools": 1.5,
-        "seconds/settlement": 0.5,
+        "seconds/scoring": 0.5,
     }
 
 
 def test_seconds_of_the_update_are_what_scoring_and_rollouts_leave(
     nano: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A step of 25 s, 10 of them up to the scored batch, of which rollouts took 6 and settlement 1."""
+    """A step of 25 s, 10 of them up to the scored batch, of which rollouts took 6 and scoring 1."""
     trainer, _ = trainer_for(DESIGN, nano, tmp_path, HandMade(), group_size=4)
     monkeypatch.setattr(CodegrepGRPOTrainer, "close_step", lambda self: {"score": 10.0, "step": 25.0})
-    trainer._sums = [{"seconds/rollouts": (6.0, 1.0), "seconds/settlement": (1.0, 1.0)}]
+    trainer._sums = [{"seconds/rollouts": (6.0, 1.0), "seconds/scoring": (1.0, 1.0)}]
     numbers = trainer._step_metrics()
     assert numbers["seconds/reference"] == 3.0 and numbers["seconds/update"] == 15.0
 
@@ -197,6 +197,6 @@ class Slow(HandMade):
 def test_seconds_of_a_step_are_the_sum_of_its_phases(nano: Path, tmp_path: Path) -> None:
     seen, _ = trained(nano, tmp_path, made=Slow())
     numbers = seen[0][1]
-    phases = ("rollouts", "settlement", "reference", "update")
+    phases = ("rollouts", "scoring", "reference", "update")
     assert numbers["seconds/step"] == pytest.approx(sum(numbers[f"seconds/{phase}"] for phase in phases), abs=0.05)
     assert numbers["seconds/rollouts"] == pytest.approx(0.3, abs=0.1)

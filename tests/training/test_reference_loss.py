@@ -202,5 +202,5 @@ def test_the_reference_imports_nothing_of_trl() -> None:
     spec = importlib.util.find_spec("tests.training.reference")
     assert spec and spec.origin
     source = Path(spec.origin).read_text(encoding="utf-8")
-    for room in ("trl", "codegrep.training.grpo", "settlement", "loss_terms", "process_weights", "governance import"):
+    for room in ("trl", "codegrep.training.grpo", "score_batch", "loss_terms", "turn_scores", "governance import"):
         assert f"import {room}" not in source and f"from {room}" not in source

@@ -1,4 +1,4 @@
-"""A batch settled: rewards, masks, dead groups, turn weights, and the sums that are logged of them."""
+"""A batch scored: rewards, masks, dead groups, turn weights, and the sums that are logged of them."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import pytest
 from codegrep.rewards.designs import v3
 from codegrep.rewards.governance import Rules
 from codegrep.rewards.outcome import RewardParts
-from codegrep.rewards.process_weights import ProcessScoring
-from codegrep.rollout.outcome import outcome_of
-from codegrep.training.score_batch import BatchScorer, ScoredRollout, with_spread
-from codegrep.training.signal_metrics import settlement_sums
+from codegrep.rewards.signal import TrainingSignal
+from codegrep.rewards.turn_scores import TurnScoring
+from codegrep.training.score_batch import BatchScoring, DeadGroups, ScoredRollout, score_batch
+from codegrep.training.signal_metrics import signal_sums
 from codegrep.training.step_metrics import Tally, add_up, rollout_sums
 from tests.training.made_rollouts import issues
 from tests.training.varied_rollouts import ENDS, GRAM, HANDLING, MAX_CALLS, Varied, by_calls
@@ -22,9 +22,14 @@ CLEAN = Rules(HANDLING, False, False, MAX_CALLS, *GRAM)
 ISSUES = {issue.instance_id: issue for issue in issues(2)}
 
 
-def settle(settlement: BatchScorer, collector: Varied | None = None) -> list[ScoredRollout]:
+def score(
+    rules: Rules,
+    turn_scoring: TurnScoring = TurnScoring(),  # noqa: B008  # frozen
+    dead_groups: DeadGroups = "keep",
+    collector: Varied | None = None,
+) -> list[ScoredRollout]:
     rollouts = (collector or Varied()).collect(list(ISSUES.values()), 8, 0)
-    return settlement.settle(rollouts, ISSUES, lambda rollout, issue: outcome_of(rollout), 8)
+    return score_batch(rollouts, ISSUES, 8, BatchScoring(TrainingSignal(v3, rules=rules), turn_scoring, dead_groups))
 
 
 def kept(one: ScoredRollout) -> list[bool]:
@@ -33,41 +38,30 @@ def kept(one: ScoredRollout) -> list[bool]:
 
 @pytest.mark.parametrize(("rules", "in_group"), [(PAPER, True), (CLEAN, False)])
 def test_every_end_has_its_mask_and_its_place(rules: Rules, in_group: bool) -> None:
-    for one, end in zip(settle(BatchScorer(v3, rules)), ENDS * 2, strict=True):
+    for one, end in zip(score(rules), ENDS * 2, strict=True):
         if end in ("max_tokens", "lost"):
             assert (
-                not any(one.mask) and (one.reward == RewardParts(0.0)) is in_group and (one.reward is None) != in_group
+                not any(one.mask)
+                and (one.score.reward == RewardParts(0.0)) is in_group
+                and (one.score.reward is None) != in_group
             )
         elif end == "excessive_calls":
-            assert kept(one) == [True, False, False] and one.reward == RewardParts(0.0)
+            assert kept(one) == [True, False, False] and one.score.reward == RewardParts(0.0)
         elif end == "repetition":
-            assert kept(one) == [False, True, False] and one.reward == RewardParts(0.0)
+            assert kept(one) == [False, True, False] and one.score.reward == RewardParts(0.0)
         else:
-            assert one.mask == tuple(one.rollout.loss_mask) and one.reward is not None
-            assert one.reward.parts or end != "answer"
+            assert one.mask == tuple(one.rollout.loss_mask) and one.score.reward is not None
+            assert one.score.reward.parts or end != "answer"
         # Tool text is in the loss of nobody.
         assert all(sampled or not masked for sampled, masked in zip(one.rollout.loss_mask, one.mask, strict=True))
 
 
 def test_dead_groups_stay_or_go_as_a_whole() -> None:
     same = Varied(ends=("answer",), same=True)
-    for one in settle(BatchScorer(v3, dead_groups="drop"), same):
+    for one in score(Rules(), dead_groups="drop", collector=same):
         dead = one.rollout.instance_id == "o__r-0"
         assert any(one.mask) is not dead and one.alive is not dead
-    assert all(any(one.mask) for one in settle(BatchScorer(v3, dead_groups="keep"), same))
-
-
-def test_spread_is_over_the_whole_group_and_no_rounding() -> None:
-    def rewards(*values: float | None) -> list[RewardParts | None]:
-        return [None if value is None else RewardParts(value) for value in values]
-
-    assert with_spread(rewards(0.1, 0.1, 0.1, 0.1), 4) == [False] * 4
-    assert with_spread(rewards(0.1, 0.1 + 1e-6, 0.1, 0.1), 4) == [True] * 4
-    # 5/11 by two ways of adding up.
-    assert with_spread(rewards(0.45454545454545453, 0.4545454545454545), 2) == [False] * 2
-    assert with_spread(rewards(None, 0.1, None, 0.1), 4) == [False] * 4
-    assert with_spread(rewards(None, None), 2) == [False] * 2
-    assert with_spread(rewards(0, 1, 0.5, 0.5), 2) == [True, True, False, False]
+    assert all(any(one.mask) for one in score(Rules(), dead_groups="keep", collector=same))
 
 
 def test_masked_rollouts_are_not_judged() -> None:
@@ -77,34 +71,34 @@ def test_masked_rollouts_are_not_judged() -> None:
         asked.append(len(trajectory.turns))
         return by_calls(trajectory)
 
-    settled = settle(BatchScorer(v3, PAPER, ProcessScoring(scorer)))
-    standings = [one.standing for one in settled[:8]]
+    batch = score(PAPER, TurnScoring(scorer))
+    statuses = [one.turn_status for one in batch[:8]]
     wanted = ["weighted", "weighted"] + ["ineligible"] * 5 + ["weighted"]  # of ENDS; max_turns has no answer
-    assert standings == wanted and len(asked) == 6
-    assert all(one.scores is None for one in settled if one.standing != "weighted")
+    assert statuses == wanted and len(asked) == 6
+    assert all(one.turn_scores is None for one in batch if one.turn_status != "weighted")
 
 
 def test_turn_weights_keep_the_mass_of_what_is_in_the_loss() -> None:
-    for one in settle(BatchScorer(v3, PAPER, ProcessScoring(by_calls, only_answered=False))):
+    for one in score(PAPER, TurnScoring(by_calls, only_answered=False)):
         for advantage in (1.0, -1.0):
             weights = one.turn_weights(advantage, 0.1)
             assert sum(n * w for n, w in zip(one.tokens(), weights, strict=True)) == pytest.approx(sum(one.mask))
 
 
 def test_what_is_logged() -> None:
-    settled = settle(BatchScorer(v3, PAPER, ProcessScoring(by_calls)))
+    batch = score(PAPER, TurnScoring(by_calls))
     numbers = add_up(
         [
-            settlement_sums(settled[:8], [1.0] * 8, [0.5] * 8, 0.1),
-            settlement_sums(settled[8:], [0.5] * 8, [-0.5] * 8, 0.1),
-            rollout_sums(settled, 8),
+            signal_sums(batch[:8], [0.5] * 8, 0.1),
+            signal_sums(batch[8:], [-0.5] * 8, 0.1),
+            rollout_sums(batch, 8),
         ]
     )
     for cause, count in (("max_tokens", 2), ("infrastructure", 2), ("excessive_calls", 2), ("repetition", 2)):
         assert numbers[f"masked/{cause}"] == count
     assert numbers["masked/answer"] == numbers["masked/dead_group"] == numbers["process/invalid"] == 0
-    sampled = sum(one.rollout.generated_tokens for one in settled)
-    inside = sum(sum(one.mask) for one in settled)
+    sampled = sum(one.rollout.generated_tokens for one in batch)
+    inside = sum(sum(one.mask) for one in batch)
     assert numbers["masked/tokens"] == pytest.approx(1 - inside / sampled)
     assert numbers["advantage/mean_abs"] == 0.5 and numbers["advantage/positive_rate"] == 0.5
     # Turn weights keep the mass, masks take it away.
@@ -116,23 +110,23 @@ def test_what_is_logged() -> None:
 def test_every_logged_name_is_in_the_catalogue() -> None:
     from codegrep.tracking.names import describe
 
-    settled = settle(BatchScorer(v3, CLEAN, ProcessScoring(by_calls), "drop"))
-    sums = settlement_sums(settled, [1.0] * 16, [1.0] * 16, 0.1) | rollout_sums(settled, 8)
+    batch = score(CLEAN, TurnScoring(by_calls), "drop")
+    sums = signal_sums(batch, [1.0] * 16, 0.1) | rollout_sums(batch, 8)
     assert not [name for name in sums if describe(name) is None]
 
 
 def test_the_machines_losses_are_counted_whatever_reward_they_got() -> None:
     for rules in (PAPER, CLEAN):
-        settled = settle(BatchScorer(v3, rules))
-        numbers = add_up([rollout_sums(settled, 8)])
+        batch = score(rules)
+        numbers = add_up([rollout_sums(batch, 8)])
         assert numbers["errors/infrastructure"] == 2
         assert numbers["rollout/exit_infrastructure"] == pytest.approx(2 / 16)
 
 
-def test_a_settlement_changes_no_record() -> None:
+def test_scoring_changes_no_record() -> None:
     before = Varied().collect(list(ISSUES.values()), 8, 0)
-    settled = settle(BatchScorer(v3, PAPER))
-    assert [one.rollout for one in settled] == before
+    batch = score(PAPER)
+    assert [one.rollout for one in batch] == before
     assert replace(before[0]) == before[0]
 
 

@@ -13,7 +13,7 @@ from codegrep.config import GovernanceConfig, TurnScoresConfig
 from codegrep.config.reading import checked
 from codegrep.errors import ConfigError
 from codegrep.rewards.turn_credit import RolloutFacts
-from codegrep.training.signals import load_governance, load_turn_scores
+from codegrep.training.signals import load_governance, load_turn_scoring
 
 CONF = Path(__file__).parents[2] / "conf"
 PLAIN = GovernanceConfig("plain", {}, False, False, 0, 15, 0)
@@ -45,8 +45,8 @@ def test_every_shipped_governance_loads() -> None:
     assert not rules["left_out"].masked_in_group
 
 
-def test_every_shipped_process_loads() -> None:
-    scoring = {name: load_turn_scores(config) for name, config in shipped("turn_scores", TurnScoresConfig).items()}
+def test_every_shipped_turn_scorer_loads() -> None:
+    scoring = {name: load_turn_scoring(config) for name, config in shipped("turn_scores", TurnScoresConfig).items()}
     assert scoring["none"].scorer is None
     assert set(scoring) == {"none", "information", "credit", "judge"} and scoring["judge"].concurrency == 16
     assert scoring["information"].scorer and scoring["credit"].scorer and scoring["credit"].only_answered
@@ -74,6 +74,6 @@ def broken(trajectory: RolloutFacts) -> list[float]:
         ({"function": f"{__name__}.broken"}, "failed on a sample rollout: ZeroDivisionError"),
     ],
 )
-def test_mistakes_in_process_are_one_line(changes: dict[str, Any], match: str) -> None:
+def test_mistakes_in_turn_scores_are_one_line(changes: dict[str, Any], match: str) -> None:
     with pytest.raises(ConfigError, match=match):
-        load_turn_scores(replace(NONE, **changes))
+        load_turn_scoring(replace(NONE, **changes))

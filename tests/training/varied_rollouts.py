@@ -13,11 +13,12 @@ from torch import Tensor
 from transformers import TrainerCallback
 
 from codegrep.issues.issue import Issue
-from codegrep.judges.verdicts import Verdicts
+from codegrep.judges.answer_judging import AnswerJudging
 from codegrep.protocol.exit_cause import ExitCause
 from codegrep.rewards.governance import Rules
-from codegrep.rewards.process_weights import ProcessScoring
+from codegrep.rewards.signal import TrainingSignal
 from codegrep.rewards.turn_credit import RolloutFacts
+from codegrep.rewards.turn_scores import TurnScoring
 from codegrep.rollout.record import CallRecord, Rollout, Turn
 from codegrep.training.base_model import BaseModel
 from codegrep.training.grpo import CodegrepGRPOTrainer
@@ -146,7 +147,7 @@ class Captured(TrainerCallback):
             )
         )
         self.losses.clear()
-        self.rollouts.append([settled.rollout for settled in self.trainer._settled])
+        self.rollouts.append([one.rollout for one in self.trainer._batch])
 
 
 def rules_of(recipe: Recipe) -> Rules:
@@ -168,7 +169,7 @@ def trainer_for(
     *,
     fast: bool = True,
     workers: int = 1,
-    verdicts: Verdicts | None = None,
+    judging: AnswerJudging | None = None,
     spare: int = 0,  # issues beyond those of the step
     **changes: Any,
 ) -> tuple[CodegrepGRPOTrainer, Captured]:
@@ -190,7 +191,6 @@ def trainer_for(
             "loss_type": recipe.loss_type,
             "clip_low": recipe.clip[0],
             "clip_high": recipe.clip[1],
-            "scale_rewards": recipe.scale,
             "importance": "sequence" if recipe.sequence_ratio else "token",
             "mask_truncated": recipe.mask_truncated is not None,
             "denominator": "in_loss" if recipe.in_loss else "all",
@@ -206,12 +206,11 @@ def trainer_for(
         tokenizer=tokenizer,
         issues=issues(2 * workers + spare),
         collect=collector.collect,
-        reward=recipe.reward,
-        factor=recipe.factor,
-        baseline="loo" if recipe.loo else "mean",
-        rules=rules_of(recipe),
-        process=ProcessScoring(recipe.scorer, recipe.only_answered),
-        verdicts=verdicts or Verdicts(),
+        signal=TrainingSignal(
+            recipe.reward, recipe.factor, "loo" if recipe.loo else "mean", recipe.scale, rules_of(recipe)
+        ),
+        turn_scoring=TurnScoring(recipe.scorer, recipe.only_answered),
+        judging=judging or AnswerJudging(),
         lora=LORA,
         settings=settings,
         max_completion_tokens=recipe.longest,

@@ -1,21 +1,19 @@
-"""A language model behind an OpenAI-compatible endpoint, asked for judgements: one client for all judges."""
+"""A client for language models that judge, behind an OpenAI-compatible endpoint."""
 
 from codegrep.judges.endpoint.answer_cache import AnswerCache
-from codegrep.judges.endpoint.client import PATIENCE, ChatClient, Endpoint, Prompt, Read, Reply
-from codegrep.judges.endpoint.prompting import code_of, content_key, fenced, object_with, shortened, visible
-from codegrep.judges.endpoint.usage import Usage
+from codegrep.judges.endpoint.client import PATIENCE, ChatClient, Endpoint, Prompt, Read, Reply, Usage
+from codegrep.judges.endpoint.prompting import code_of, fenced, object_with, shortened, visible
 
 __all__ = [
-    "Reply",
+    "PATIENCE",
     "AnswerCache",
     "ChatClient",
     "Endpoint",
-    "PATIENCE",
     "Prompt",
     "Read",
+    "Reply",
     "Usage",
     "code_of",
-    "content_key",
     "fenced",
     "object_with",
     "shortened",

@@ -1,7 +1,7 @@
-"""Answers of a judge that were paid for, kept by content hash: a stopped run pays nothing twice.
+"""A judge's answers on disk by content hash, so that a restarted run pays for nothing twice.
 
-One append-only file a process, so that many workers can keep answers on one file system without a lock. A line that a
-killed process left unfinished is skipped.
+One append-only file a process, so that many workers can share a folder without a lock. An unfinished line of a
+killed process is skipped.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from typing import IO, Any
 
 
 class AnswerCache:
-    """Answers in a folder. Failures are never kept."""
+    """Answers in a folder. Failures are not stored."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._answers: dict[str, Mapping[str, Any]] = {}
         self._out: IO[str] | None = None
-        self._read: dict[Path, int] = {}  # bytes of each file that are known
+        self._bytes_read: dict[Path, int] = {}
         self.refresh()
 
     def refresh(self) -> None:
-        """Take in what other processes have added since."""
+        """Read what other processes have added since."""
         own = Path(self._out.name) if self._out is not None else None
         for path in sorted(self._folder.glob("*.jsonl")):
             if path != own:
-                self._take_in(path)
+                self._read_new_lines(path)
 
-    def _take_in(self, path: Path) -> None:
+    def _read_new_lines(self, path: Path) -> None:
         with path.open("rb") as file:
-            file.seek(self._read.get(path, 0))
+            file.seek(self._bytes_read.get(path, 0))
             added = file.read()
-        whole = added.rfind(b"\n") + 1  # the last line may be half written
-        self._read[path] = self._read.get(path, 0) + whole
-        for line in added[:whole].decode("utf-8", "replace").split("\n"):
+        complete = added.rfind(b"\n") + 1  # the last line may be half written
+        self._bytes_read[path] = self._bytes_read.get(path, 0) + complete
+        for line in added[:complete].decode("utf-8", "replace").split("\n"):
             try:
                 row = json.loads(line)
                 key, answer = row["key"], row["answer"]
@@ -51,20 +51,14 @@ class AnswerCache:
         return len(self._answers)
 
     def get(self, key: str) -> Mapping[str, Any] | None:
-        """The answer kept under a key."""
+        """Return the answer stored under a key, or None."""
         return self._answers.get(key)
 
     def put(self, key: str, answer: Mapping[str, Any]) -> None:
-        """Keep an answer; it is in the file when this returns."""
+        """Store an answer; it is in the file when this returns."""
         self._answers[key] = answer
         if self._out is None:
             name = f"{os.getpid()}-{uuid.uuid4().hex[:8]}.jsonl"
             self._out = (self._folder / name).open("a", encoding="utf-8")
         self._out.write(json.dumps({"key": key, "answer": dict(answer)}) + "\n")
         self._out.flush()
-
-    def close(self) -> None:
-        """Close this process's file."""
-        if self._out is not None:
-            self._out.close()
-            self._out = None

@@ -1,8 +1,8 @@
-"""The client of an OpenAI-compatible endpoint: many questions at once, patient with a server that is not well.
+"""A client of an OpenAI-compatible endpoint: many questions at once, with retries and a cache on disk.
 
-Rate limits (429), server errors, timeouts and garbage are tried again, later and later; what stays without an answer
-is a `Reply` with an error, and is never raised. A server that answers nothing any more is not asked for every
-remaining question. Answers can be kept in a folder, so that nothing is paid for twice.
+Rate limits (429), server errors, timeouts and unreadable answers are retried with growing pauses. A question without an
+answer gives a `Reply` with an error; it is never raised. A server that no longer answers is not asked the remaining
+questions.
 """
 
 from __future__ import annotations
@@ -15,76 +15,45 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from codegrep.config.reading import checked
+from codegrep.config.setting import group, setting
 from codegrep.errors import ConfigError
 from codegrep.judges.endpoint.answer_cache import AnswerCache
-from codegrep.judges.endpoint.prompting import content_key
-from codegrep.judges.endpoint.usage import Usage
 
-_AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
-_LARGEST = 4_000_000  # bytes of an answer; more is garbage
-# What changes no answer: an address, a key, and patience.
+_RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 520, 522, 524, 529})
+_MAX_BYTES = 4_000_000  # of one answer
+# Settings that change no answer.
 PATIENCE = ("url", "key_variable", "concurrency", "timeout", "retries", "backoff", "max_backoff", "give_up_after")
 
 
-@dataclass(frozen=True)
+@group
 class Endpoint:
-    """Where and how to ask.
+    """Where and how to ask."""
 
-    Attributes:
-        url: base of the API, up to and with /v1.
-        model: as the server knows it.
-        key_variable: environment variable with the key; "" sends none. The key itself is never configured or logged.
-        temperature, max_tokens, extra: of the request; `extra` is added to its body.
-        concurrency: requests at once. timeout: seconds of one request.
-        retries: tries after the first. backoff: seconds before the second try, doubled for each further one, up to
-            max_backoff; a server's Retry-After is followed up to the same limit.
-        give_up_after: questions in a row without any answer, after which the rest is left unasked; 0 never gives up.
-    """
-
-    url: str
-    model: str
-    key_variable: str = ""
-    temperature: float = 0.0
-    max_tokens: int = 512
-    extra: dict[str, Any] = field(default_factory=dict)
-    concurrency: int = 16
-    timeout: float = 60.0
-    retries: int = 5
-    backoff: float = 1.0
-    max_backoff: float = 60.0
-    give_up_after: int = 64
+    url: str = setting("base of the API, up to and with /v1", pattern="^https?://")
+    model: str = setting("as the server knows it")
+    key_variable: str = setting('environment variable with the key, which is in no file or log; "": none', default="")
+    temperature: float = setting("of the request", default=0.0)
+    max_tokens: int = setting("of the request", ge=1, default=512)
+    extra: dict[str, Any] = setting("further fields of the request", default_factory=dict)
+    concurrency: int = setting("requests at once", ge=1, default=16)
+    timeout: float = setting("seconds of one request", gt=0, default=60.0)
+    retries: int = setting("tries after the first", ge=0, default=5)
+    backoff: float = setting("seconds before the second try, doubled for each further one", ge=0, default=1.0)
+    max_backoff: float = setting("largest pause, also where Retry-After asks for more", ge=0, default=60.0)
+    give_up_after: int = setting("unanswered questions in a row that end asking; 0: none do", ge=0, default=64)
 
     @classmethod
     def from_params(cls, params: Mapping[str, Any], group: str) -> Endpoint:
-        """Settings as a configuration gives them. group: the config group, named in errors.
+        """Build from a configuration. group: the config group, named in errors.
 
         Raises:
             ConfigError: a setting is unknown, missing or out of range.
         """
-        try:
-            made = cls(**params)
-        except TypeError as error:
-            said = str(error).partition(") ")[2] or str(error)
-            raise ConfigError(f"{group}.params: {said}", f"See conf/{group}") from None
-        if not made.url.startswith(("http://", "https://")):
-            raise ConfigError(f"{group}.params.url is {made.url!r}", "Give an address http://HOST:PORT/v1")
-        if made.concurrency < 1 or made.timeout <= 0 or made.max_tokens < 1:
-            raise ConfigError(
-                f"{group}.params: concurrency, timeout and max_tokens must be positive", f"See conf/{group}"
-            )
-        if made.retries < 0 or made.backoff < 0 or made.max_backoff < 0 or made.give_up_after < 0:
-            raise ConfigError(
-                f"{group}.params: retries, backoff, max_backoff and give_up_after may not be negative",
-                f"See conf/{group}",
-            )
-        return made
-
-    def identity(self) -> list[Any]:
-        """What changes answers: part of every cache key. The address does not."""
-        return [self.model, self.temperature, self.max_tokens, self.extra]
+        return checked(cls, params, f"{group}.params.")
 
     def headers(self) -> dict[str, str]:
-        """Of every request.
+        """Return the headers of every request.
 
         Raises:
             ConfigError: the variable that should hold the key is not set.
@@ -102,7 +71,7 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Prompt:
-    """One question. vote: number of the answer that is asked for, where several are."""
+    """One question. vote: number of this request, where several are made with one text."""
 
     text: str
     vote: int = 0
@@ -110,12 +79,12 @@ class Prompt:
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of a question.
+    """The answer to a question.
 
     Attributes:
-        value: what `read` made of the model's words, as plain data; None without an answer.
+        value: what `Read` made of the model's text; None without an answer.
         error: why there is none, else "".
-        cached: it was there already, or came with an equal prompt of the same call.
+        cached: it was in the cache, or came with an equal prompt of the same call.
     """
 
     value: Mapping[str, Any] | None
@@ -123,98 +92,119 @@ class Reply:
     cached: bool = False
 
 
-# The model's words -> plain data (JSON-able) that is kept; None for an answer that cannot be used and is asked again.
+@dataclass
+class Usage:
+    """Counts since a judge was opened.
+
+    Attributes:
+        requests: sent, retries included.
+        retries: those among them that were retries.
+        cached: answers that cost nothing.
+        prompt_tokens, completion_tokens: as the server counted them.
+        failures: requests without a usable answer, by reason.
+    """
+
+    requests: int = 0
+    retries: int = 0
+    cached: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    failures: dict[str, int] = field(default_factory=dict)
+
+
+# The model's text -> JSON-able data that is cached; None for an unusable answer, which is retried.
 Read = Callable[[str], Mapping[str, Any] | None]
 _Post = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 class _Failure(Exception):
-    """A request without a usable answer. again: worth another try; after: seconds that the server asked for."""
+    """A request without a usable answer. retry: another try may help; after: seconds that the server asked for."""
 
-    def __init__(self, kind: str, again: bool, after: float = 0.0) -> None:
+    def __init__(self, kind: str, retry: bool, after: float = 0.0) -> None:
         super().__init__(kind)
-        self.kind, self.again, self.after = kind, again, after
+        self.kind, self.retry, self.after = kind, retry, after
 
 
 class ChatClient:
-    """Asks one model. Equal prompts of one call are asked once.
+    """Asks one model. Equal prompts of one call are sent once.
 
     Args:
         endpoint: where and how.
-        cache: answers that were had before, and where new ones are kept; None keeps none.
-        reading: version of how answers are read, part of the key that they are kept under; 0 is none.
+        cache: earlier answers, and where new ones are stored; None stores none.
+        reading: version of how answers are read, part of their cache key; 0 is none.
     """
 
     def __init__(self, endpoint: Endpoint, cache: AnswerCache | None = None, reading: int = 0) -> None:
         self._endpoint, self._cache = endpoint, cache
-        self._identity = [*endpoint.identity(), *([reading] if reading else [])]
-        self._in_a_row = 0  # questions without an answer since the last answer
+        # What changes answers is part of every cache key; the address is not.
+        self._identity = [endpoint.model, endpoint.temperature, endpoint.max_tokens, endpoint.extra]
+        self._identity += [reading] if reading else []
+        self._unanswered = 0  # questions without an answer since the last answer
         self.usage = Usage()
 
-    def hope_again(self) -> None:
-        """Forget that the server was given up."""
-        self._in_a_row = 0
+    def reset(self) -> None:
+        """Ask again a server that had stopped answering."""
+        self._unanswered = 0
 
-    def ask(self, prompts: Sequence[Prompt], read: Read) -> list[Reply]:
-        """Answers in the order of the prompts; from a thread without a running event loop.
+    def ask(self, questions: Sequence[tuple[Prompt, Read]]) -> list[Reply]:
+        """Return the answers in order. Call it from a thread without a running event loop.
+
+        Args:
+            questions: each prompt with the reader of its answer (the same one for equal prompts).
 
         Raises:
             ConfigError: the variable that should hold the key is not set.
         """
-        return self.ask_each([(prompt, read) for prompt in prompts])
-
-    def ask_each(self, questions: Sequence[tuple[Prompt, Read]]) -> list[Reply]:
-        """As `ask`, each prompt with a reader of its own (one for equal prompts)."""
         import asyncio  # here and below: commands that only check a configuration do without it
 
         return asyncio.run(self._ask(questions))
 
     async def _ask(self, questions: Sequence[tuple[Prompt, Read]]) -> list[Reply]:
-        endpoint, prompts, reads = self._endpoint, [prompt for prompt, _ in questions], dict(questions)
+        readers = dict(questions)
         if self._cache is not None:
             self._cache.refresh()
-        answers = {prompt: self._kept(prompt) for prompt in reads}
-        todo = [prompt for prompt, kept in answers.items() if kept is None]
-        if todo:
+        replies = {prompt: reply for prompt in readers if (reply := self._cached(prompt)) is not None}
+        missing = [prompt for prompt in readers if prompt not in replies]
+        if missing:
             import asyncio
 
             import aiohttp
 
-            limit = aiohttp.ClientTimeout(total=endpoint.timeout)
-            turn = asyncio.Semaphore(endpoint.concurrency)
-            async with aiohttp.ClientSession(timeout=limit, headers=endpoint.headers()) as session:
+            limit = aiohttp.ClientTimeout(total=self._endpoint.timeout)
+            slots = asyncio.Semaphore(self._endpoint.concurrency)
+            async with aiohttp.ClientSession(timeout=limit, headers=self._endpoint.headers()) as session:
 
                 async def one(prompt: Prompt) -> Reply:
-                    async with turn:
-                        return await self._answer(prompt, reads[prompt], lambda body: self._post(session, body))
+                    async with slots:
+                        return await self._answer(prompt, readers[prompt], lambda body: self._post(session, body))
 
-                answers |= zip(todo, await asyncio.gather(*(one(prompt) for prompt in todo)), strict=True)
-        made, asked = [], set[Prompt]()
-        for prompt in prompts:
-            answer = answers[prompt]
-            assert answer is not None
-            if prompt in asked and answer.value is not None and not answer.cached:
+                replies |= zip(missing, await asyncio.gather(*(one(prompt) for prompt in missing)), strict=True)
+        result, seen = [], set[Prompt]()
+        for prompt, _ in questions:
+            reply = replies[prompt]
+            if prompt in seen and reply.value is not None and not reply.cached:
                 self.usage.cached += 1
-                answer = Reply(answer.value, cached=True)
-            asked.add(prompt)
-            made.append(answer)
-        return made
+                reply = Reply(reply.value, cached=True)
+            seen.add(prompt)
+            result.append(reply)
+        return result
 
     def _key(self, prompt: Prompt) -> str:
-        return content_key(self._identity, prompt.text, prompt.vote)
+        packed = json.dumps([self._identity, prompt.text, prompt.vote], sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(packed.encode()).hexdigest()
 
-    def _kept(self, prompt: Prompt) -> Reply | None:
-        if self._cache is None or (kept := self._cache.get(self._key(prompt))) is None:
+    def _cached(self, prompt: Prompt) -> Reply | None:
+        if self._cache is None or (value := self._cache.get(self._key(prompt))) is None:
             return None
         self.usage.cached += 1
-        return Reply(dict(kept), cached=True)
+        return Reply(dict(value), cached=True)
 
     async def _answer(self, prompt: Prompt, read: Read, post: _Post) -> Reply:
         import asyncio
 
         endpoint, key = self._endpoint, self._key(prompt)
-        if endpoint.give_up_after and self._in_a_row >= endpoint.give_up_after:
-            return Reply(None, f"not asked: {self._in_a_row} questions in a row had no answer")
+        if endpoint.give_up_after and self._unanswered >= endpoint.give_up_after:
+            return Reply(None, f"not asked: {self._unanswered} questions in a row had no answer")
         body = {
             "model": endpoint.model,
             "messages": [{"role": "user", "content": prompt.text}],
@@ -222,7 +212,7 @@ class ChatClient:
             "max_tokens": endpoint.max_tokens,
             **endpoint.extra,
         }
-        failure = _Failure("not asked", again=False)
+        failure = _Failure("not asked", retry=False)
         for attempt in range(endpoint.retries + 1):
             if attempt:
                 self.usage.retries += 1
@@ -233,22 +223,21 @@ class ChatClient:
             except _Failure as error:
                 failure = error
                 self.usage.failures[error.kind] = self.usage.failures.get(error.kind, 0) + 1
-                if not error.again:
+                if not error.retry:
                     break
                 continue
-            self._in_a_row = 0
+            self._unanswered = 0
             if self._cache is not None:
                 self._cache.put(key, {**value, "at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
             return Reply(value)
-        self._in_a_row += 1
+        self._unanswered += 1
         return Reply(None, failure.kind)
 
     def _pause(self, key: str, attempt: int, asked: float) -> float:
-        """Seconds before a try, spread by the question's own hash, so that many do not come back at once."""
-        endpoint = self._endpoint
+        """Return seconds before a try, spread by the question's hash, so that many do not come back at once."""
         spread = int(hashlib.sha256(f"{key} {attempt}".encode()).hexdigest()[:4], 16) / 0xFFFF
-        pause: float = endpoint.backoff * 2 ** (attempt - 1) * (0.5 + spread)
-        return min(endpoint.max_backoff, max(pause, asked))
+        pause: float = self._endpoint.backoff * 2 ** (attempt - 1) * (0.5 + spread)
+        return min(self._endpoint.max_backoff, max(pause, asked))
 
     async def _post(self, session: Any, body: dict[str, Any]) -> dict[str, Any]:
         import aiohttp
@@ -259,22 +248,22 @@ class ChatClient:
             async with session.post(url, json=body, allow_redirects=False) as response:
                 if response.status != 200:
                     after = _seconds(response.headers.get("Retry-After", ""))
-                    raise _Failure(f"HTTP {response.status}", response.status in _AGAIN, after)
+                    raise _Failure(f"HTTP {response.status}", response.status in _RETRIED, after)
                 raw = bytearray()
                 async for chunk in response.content.iter_any():
                     raw += chunk
-                    if len(raw) > _LARGEST:
-                        raise _Failure("garbage: endless answer", again=True)
+                    if len(raw) > _MAX_BYTES:
+                        raise _Failure("garbage: endless answer", retry=True)
         except TimeoutError:
-            raise _Failure("timeout", again=True) from None
+            raise _Failure("timeout", retry=True) from None
         except (aiohttp.ClientError, OSError) as error:
-            raise _Failure(f"connection: {type(error).__name__}", again=True) from None
+            raise _Failure(f"connection: {type(error).__name__}", retry=True) from None
         try:
             value = json.loads(raw)
         except (ValueError, RecursionError):
-            raise _Failure("garbage: no JSON", again=True) from None
+            raise _Failure("garbage: no JSON", retry=True) from None
         if not isinstance(value, dict):
-            raise _Failure("garbage: no object", again=True)
+            raise _Failure("garbage: no object", retry=True)
         return value
 
     def _read(self, value: dict[str, Any], read: Read) -> Mapping[str, Any]:
@@ -286,13 +275,13 @@ class ChatClient:
         try:
             text = value["choices"][0]["message"]["content"]
         except (KeyError, IndexError, TypeError):
-            raise _Failure("garbage: no message", again=True) from None
+            raise _Failure("garbage: no message", retry=True) from None
         if not isinstance(text, str) or not text.strip():
-            raise _Failure("garbage: empty answer", again=True)
-        found = read(text)
-        if found is None:
-            raise _Failure("garbage: no judgement", again=True)
-        return found
+            raise _Failure("garbage: empty answer", retry=True)
+        parsed = read(text)
+        if parsed is None:
+            raise _Failure("garbage: no judgement", retry=True)
+        return parsed
 
 
 def _seconds(text: str) -> float:

@@ -14,8 +14,8 @@ from codegrep.pipeline.policies.policy_files import base_model
 from codegrep.pipeline.sandboxes import Sandboxes
 from codegrep.pipeline.workers import AgentSettings, TeacherWorker
 from codegrep.protocol.exit_cause import ExitCause
-from codegrep.rewards.turn_credit import CreditWeights, turn_weights
-from codegrep.rollout.outcome import turn_facts
+from codegrep.rewards.turn_credit import outcome_credit
+from codegrep.rollout.outcome import trajectory_of
 from codegrep.rollout.record import Rollout, from_row
 from codegrep.rollout.store import RolloutWriter, read_rollouts
 from codegrep.runtime.artifacts import Artifact, ArtifactStore
@@ -87,12 +87,13 @@ def inputs(config: Config, training: TrainingSet) -> dict[str, Any]:
 
 def weighted(rollout: Rollout, config: WarmStartConfig) -> Rollout:
     """Set the SFT weight of every turn by what it found (`rewards.turn_credit`)."""
-    credit = CreditWeights(
+    weights = outcome_credit(
+        trajectory_of(rollout),
         new_gold=config.credit_new_gold,
         seen_gold=config.credit_seen_gold,
         no_gold=config.credit_no_gold,
         empty=config.credit_empty,
     )
-    for turn, weight in zip(rollout.turns, turn_weights(turn_facts(rollout), rollout.gold_files, credit), strict=True):
+    for turn, weight in zip(rollout.turns, weights, strict=True):
         turn.weight = weight
     return rollout

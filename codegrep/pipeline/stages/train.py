@@ -23,7 +23,7 @@ from codegrep.runtime.artifacts import Artifact, Places
 from codegrep.runtime.progress import Progress
 from codegrep.runtime.resources import training_workers
 from codegrep.tracking.run import Tracker
-from codegrep.training.signals import load_governance, load_verdicts
+from codegrep.training.signals import load_answer_judge, load_governance
 
 
 def inputs(config: Config, warm_start: Artifact, training: TrainingSet) -> dict[str, Any]:
@@ -63,7 +63,7 @@ def trained_weights(config: Config) -> dict[str, Any]:
 def signals(config: Config) -> dict[str, Any]:
     """Return governance, turn scores, judge and guard rails, as far as they change what is trained."""
     rules = load_governance(config.governance)
-    judge = load_verdicts(config.answer_judge).judge
+    judge = load_answer_judge(config.answer_judge).judge
     handling = {k: v for k, v in config.governance.handling.items() if judge is not None or k != JUDGE_FAILED}
     deciding: dict[str, Any] = {}
     if rules.masked_in_group or rules.infrastructure_in_group or any(h != "normal" for h in handling.values()):
@@ -171,7 +171,7 @@ def _train(
         early_stop=config.train.early_stop,
         sync=config.engine.sync,
         answer_judge=config.answer_judge,
-        verdict_cache=str(places.outputs / "verdict_answers"),
+        judge_cache=str(places.outputs / "answer_judgements"),
     )
 
     def train_to(step: int) -> TrainingResult:

@@ -1,4 +1,4 @@
-"""A judge asked by the replay: about what needs a verdict, once, and not about what training has asked already."""
+"""A judge asked by the replay: about what needs a judgement, once, and not about what training has asked already."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from codegrep.config import AnswerJudgeConfig
 from codegrep.errors import ConfigError
 from codegrep.issues.issue import Issue
 from codegrep.issues.jsonl import write_issues
-from codegrep.judges.answers import AnswerQuestion, Opinion
+from codegrep.judges.answer_judging import AnswerJudging
+from codegrep.judges.answers import AnswerQuestion, Judgement
 from codegrep.judges.endpoint import Usage
-from codegrep.judges.verdicts import Verdicts
-from codegrep.lab.conclusions import OpenJudge, answers_of, ask
 from codegrep.lab.designs import Design, load_judge
 from codegrep.lab.replay import replay
-from codegrep.lab.stored import rollout_folders
-from codegrep.rewards.advantage import none
+from codegrep.lab.replay_judge import OpenJudge, ReplayJudge, answers_of
+from codegrep.lab.stored import read_stored, rollout_folders
 from codegrep.rewards.designs import tiered, v3
+from codegrep.rewards.signal import TrainingSignal
 from codegrep.rollout.store import read_rollouts, write_rollouts
-from codegrep.training.signals import load_verdicts
+from codegrep.training.signals import load_answer_judge
 from tests.chat_server import Answer, said
 from tests.lab.made import write_run
 
@@ -46,13 +46,13 @@ def overrides(server: Any) -> str:
     return "answer_judge=llm " + " ".join(f"answer_judge.params.{key}={value}" for key, value in params.items())
 
 
-JUDGED = Design("judged", tiered, none)
+JUDGED = Design("judged", TrainingSignal(tiered))
 
 
 def judge_at(server: Any) -> OpenJudge:
     params = {"url": server.url, "model": "m", "retries": 0, "backoff": 0.01}
     kind = "codegrep.judges.answers.EndpointAnswerJudge"
-    return partial(load_verdicts, AnswerJudgeConfig("llm", kind, params))
+    return partial(load_answer_judge, AnswerJudgeConfig("llm", kind, params))
 
 
 @pytest.fixture
@@ -66,21 +66,21 @@ def outputs(tmp_path: Path) -> Path:
     return tmp_path / "outputs"
 
 
-def test_it_is_asked_about_what_needs_a_verdict_and_once(serve: Any, outputs: Path) -> None:
+def test_it_is_asked_about_what_needs_a_judgement_and_once(serve: Any, outputs: Path) -> None:
     server = serve(sensible)
-    designs = [Design("v3", v3, none), JUDGED]
+    designs = [Design("v3", TrainingSignal(v3)), JUDGED]
     done = replay([outputs], designs, open_judge=judge_at(server))
     stored, judged = done.stored, done.rescored[1]
     needed = [
         o.exit_cause != "infrastructure" and o.answered and bool(o.gold & set(o.predicted)) for o in stored.outcomes
     ]
-    assert [o.verdict is not None for o in stored.outcomes] == needed and 0 < sum(needed) < len(stored)
+    assert [o.judgement is not None for o in stored.outcomes] == needed and 0 < sum(needed) < len(stored)
     assert 0 < len(server.seen) == len(set(server.asked)) < sum(needed)
-    for outcome, reward in zip(stored.outcomes, judged.rewards, strict=True):
-        if outcome.verdict is not None:
+    for outcome, reward in zip(stored.outcomes, judged.batch.rewards, strict=True):
+        if outcome.judgement is not None:
             assert (
-                outcome.verdict is (set(outcome.predicted) <= outcome.gold | {"a.py"})
-                and reward == 0.5 + 0.5 * outcome.verdict
+                outcome.judgement is (set(outcome.predicted) <= outcome.gold | {"a.py"})
+                and reward == 0.5 + 0.5 * outcome.judgement
             )
     assert f"a judge was asked about {sum(needed)} rollouts, with {len(server.seen)} requests" in done.notes
     asked = len(server.seen)
@@ -90,14 +90,14 @@ def test_it_is_asked_about_what_needs_a_verdict_and_once(serve: Any, outputs: Pa
     )
     # What is known from a file is not asked, and goes before the judge.
     ids = dict.fromkeys(stored.rollout_ids, True)
-    told = replay([outputs], designs, verdicts=ids, open_judge=judge_at(server))
+    told = replay([outputs], designs, judgements=ids, open_judge=judge_at(server))
     assert "a judge was asked about 0 rollouts, with 0 requests" in told.notes
-    assert all(outcome.verdict for outcome in told.stored.outcomes)
+    assert all(outcome.judgement for outcome in told.stored.outcomes)
 
 
-def test_nobody_is_asked_for_designs_without_verdicts(serve: Any, outputs: Path) -> None:
+def test_nobody_is_asked_for_designs_without_a_judge(serve: Any, outputs: Path) -> None:
     server = serve(sensible)
-    replay([outputs], [Design("v3", v3, none)], open_judge=judge_at(server))
+    replay([outputs], [Design("v3", TrainingSignal(v3))], open_judge=judge_at(server))
     assert not server.seen
 
 
@@ -105,9 +105,9 @@ def test_failures_and_unknown_issues_are_said(serve: Any, outputs: Path) -> None
     server = serve(lambda *_: (503, {}, b""))
     designs = [JUDGED]
     done = replay([outputs], designs, open_judge=judge_at(server))
-    assert any(re.match(r"it gave no verdict on \d+ of them \(first: HTTP 503\)", note) for note in done.notes)
+    assert any(re.match(r"it failed on \d+ of them \(first: HTTP 503\)", note) for note in done.notes)
     done = replay([outputs], designs, issues={}, open_judge=judge_at(server))
-    assert any("whose issues are not known (--issues)" in note for note in done.notes)
+    assert any("rollouts of unknown issues (--issues)" in note for note in done.notes)
 
 
 def test_the_command_asks(serve: Any, outputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -118,7 +118,7 @@ def test_the_command_asks(serve: Any, outputs: Path, capsys: pytest.CaptureFixtu
 
 
 def test_where_a_run_keeps_its_judges_answers(tmp_path: Path) -> None:
-    assert answers_of(tmp_path / "artifacts" / "train-1" / "rollouts") == tmp_path / "verdict_answers"
+    assert answers_of(tmp_path / "artifacts" / "train-1" / "rollouts") == tmp_path / "answer_judgements"
     assert answers_of(tmp_path / "some" / "where") is None
 
 
@@ -146,10 +146,11 @@ def test_samples_of_an_issue_are_asked_about_with_its_statement(outputs: Path, t
         place.mkdir()
         write_rollouts(place, rollouts)
         judge = Listening()
-        found = ask([place], [JUDGED], lambda _, judge=judge: Verdicts(judge), issues, {})  # type: ignore[misc]
-        assert found.unknown_issues == 0 and found.rollouts > 0
+        replay_judge = ReplayJudge(lambda _, judge=judge: AnswerJudging(judge), [JUDGED])  # type: ignore[misc]
+        read_stored([place], issues, judge=replay_judge)
+        assert len(replay_judge.notes()) == 1
         asked.append(judge.questions)
-    assert asked[0] == asked[1] and all(question.statement.startswith("about issue-") for question in asked[1])
+    assert asked[0] == asked[1] != [] and all(question.statement.startswith("about issue-") for question in asked[1])
 
 
 class Listening:
@@ -160,6 +161,6 @@ class Listening:
     def __init__(self) -> None:
         self.questions: list[AnswerQuestion] = []
 
-    def judge(self, questions: Sequence[AnswerQuestion]) -> list[Opinion]:
+    def judge(self, questions: Sequence[AnswerQuestion]) -> list[Judgement]:
         self.questions += questions
-        return [Opinion(True)] * len(questions)
+        return [Judgement(True)] * len(questions)
