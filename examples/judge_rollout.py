@@ -3,10 +3,13 @@
 A design sees an `Outcome` alone, so it can be tried without a model, a repository or a training run.
 """
 
+import numpy as np
+
 from codegrep.issues.issue import LineRange
 from codegrep.lab.designs import load_designs
-from codegrep.rewards.advantage import group_normalise
-from codegrep.rewards.outcome import Outcome, score
+from codegrep.rewards.governance import Conduct
+from codegrep.rewards.outcome import Outcome
+from codegrep.rewards.signal import batch_advantages, score_rollout
 
 GOLD = frozenset({"src/app.py"})
 LINES = (LineRange("src/app.py", 40, 52),)
@@ -26,14 +29,18 @@ ANSWERS = {
 
 
 def main() -> None:
-    """Print the reward and the normalised advantage of each answer, as if the four were one group."""
+    """Print the reward and the advantage of each answer, as if the four were one group."""
+    one_group = np.zeros(len(ANSWERS), dtype=np.intp)
     for design in load_designs(["v1", "v2", "v3", "colgrep"]):
-        rewards = [score(outcome, design.reward) for outcome in ANSWERS.values()]
-        totals = [None if reward is None else reward.total for reward in rewards]
-        advantages = group_normalise(totals, group_size=len(totals))
+        scores = [
+            score_rollout(outcome, Conduct("answer", outcome.calls_per_turn), design.signal)
+            for outcome in ANSWERS.values()
+        ]
+        advantages = batch_advantages(scores, one_group, design.signal).advantages
         print(design.name)
-        for name, total, advantage in zip(ANSWERS, totals, advantages, strict=True):
-            print(f"  {name:<28} reward {total:5.2f}   advantage {advantage:+5.2f}")
+        for name, score, advantage in zip(ANSWERS, scores, advantages, strict=True):
+            assert score.reward is not None  # nothing was lost
+            print(f"  {name:<28} reward {score.reward.total:5.2f}   advantage {advantage:+5.2f}")
 
 
 if __name__ == "__main__":

@@ -102,8 +102,8 @@ class Judgement:
 class AnswerJudge(Protocol):
     """Judges answers.
 
-    Each training worker makes one from `answer_judge.params`, with a keyword `cache` where its class takes one: a folder for
-    its judgements.
+    Each training worker makes one from `answer_judge.params`, with a keyword `cache` where its class takes one: a
+    folder for its judgements.
     """
 
     @property

@@ -136,7 +136,8 @@ def permutation_test(
     """
     sums = _vector(differences)
     if clusters is not None:
-        sums = np.bincount(np.unique(np.asarray(clusters), return_inverse=True)[1], weights=sums)
+        repository = np.unique(np.asarray(clusters), return_inverse=True)[1]
+        sums = np.bincount(repository, weights=sums).astype(np.float64)
     if len(sums) == 1:
         return 1.0  # both signs are as extreme; SciPy needs two observations
     result = stats.permutation_test(

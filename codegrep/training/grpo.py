@@ -50,8 +50,8 @@ class CodegrepGRPOTrainer(HookedGRPOTrainer):
 
     Rewards and advantages are those of `codegrep.rewards.signal`; what TRL makes of the rewards is not used. With turn
     scores the advantage is A_i · a_i(t) at token t (arXiv 2605.07276). Governance decides which rollouts are scored and
-    which of their tokens are in the loss and in KL; by default a rollout with exit cause "infrastructure" has no reward,
-    advantage 0, and no token in the loss or in KL.
+    which of their tokens are in the loss and in KL; by default a rollout with exit cause "infrastructure" has no
+    reward, advantage 0, and no token in the loss or in KL.
 
     KL is measured against `model` as it is at the start: the warm-started model with its adapter merged. With LoRA the
     reference is the model with the adapter off; where all weights are trained, TRL loads a second copy if KL is scored.
