@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any
 
 from codegrep.errors import InfrastructureError
 from codegrep.tracking import identity, parameters, store
-from codegrep.tracking.delivery import Delivery
 from codegrep.tracking.environment import machine_id
 from codegrep.tracking.names import is_allowed
-from codegrep.tracking.spool import Entry, Spool
+from codegrep.tracking.outbox import Entry, Outbox
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,8 +43,8 @@ class TrackingHandle:
     Attributes:
         uri: tracking URI. Left out of the repr, since it may hold a password.
         run_id: MLflow's id of the run.
-        spool: folder for what cannot be sent; "" is the machine's temporary folder (then it is sent only by the process
-            that kept it).
+        unsent_folder: folder for what cannot be sent; "" is the machine's temporary folder (then it is sent only by the
+            process that kept it).
         started: epoch seconds at which the driver opened the run.
         machine: `environment.machine_id` of the driver's machine.
         system_metrics_seconds: how often a worker on another machine records its use; 0 never.
@@ -53,7 +52,7 @@ class TrackingHandle:
 
     uri: str = field(repr=False)
     run_id: str
-    spool: str = ""
+    unsent_folder: str = ""
     started: float = 0.0
     machine: str = ""
     system_metrics_seconds: float = 0.0
@@ -74,8 +73,12 @@ class Tracker:
     def __init__(self, handle: TrackingHandle, retry_after: float = 5.0) -> None:
         self._handle = handle
         self._lock = threading.RLock()
-        folder = Path(handle.spool) if handle.spool else Path(tempfile.gettempdir(), f"codegrep-tracking-{os.getuid()}")
-        self._delivery = Delivery(handle.uri, handle.run_id, Spool(folder, handle.run_id), retry_after)
+        folder = (
+            Path(handle.unsent_folder)
+            if handle.unsent_folder
+            else Path(tempfile.gettempdir(), f"codegrep-tracking-{os.getuid()}")
+        )
+        self._outbox = Outbox(handle.uri, handle.run_id, folder, retry_after)
         self._said: set[str] = set()
         self.dropped = 0  # values that were NaN, infinite or no number
 
@@ -146,11 +149,11 @@ class Tracker:
                     ) from error
                 _log.warning("MLflow does not answer yet; another %.0f s are waited for it", left)
                 time.sleep(min(left, _BETWEEN_TRIES))
-        spool = str(run_id_file.parent.absolute())
-        handle = TrackingHandle(uri, run_id, spool, _first_start(run_id_file), machine_id(), system_metrics_seconds)
+        folder = str(run_id_file.parent.absolute())
+        handle = TrackingHandle(uri, run_id, folder, _first_start(run_id_file), machine_id(), system_metrics_seconds)
         tracker = handle.open()
-        tracker._delivery.flush(force=True)
-        tracker._deliver(Entry("status", {"status": "RUNNING", "end_time": None}))
+        tracker._outbox.flush(force=True)
+        tracker._send(Entry("status", {"status": "RUNNING", "end_time": None}))
         tracker.tags(tags)
         return tracker
 
@@ -167,12 +170,12 @@ class Tracker:
     @property
     def unsent(self) -> int:
         """Entries of this process that wait in the local file."""
-        return self._delivery.unsent
+        return self._outbox.unsent
 
     @property
     def rejected(self) -> int:
         """Entries and parameters that MLflow will never take (said once in the log)."""
-        return self._delivery.rejected
+        return self._outbox.rejected
 
     def params(self, settings: Mapping[str, object]) -> None:
         """Log nested settings, flattened ('train.grpo.kl'), secrets masked, cut to MLflow's limits.
@@ -180,7 +183,7 @@ class Tracker:
         MLflow's parameters cannot be changed. One that differs from the recorded value when a run is continued becomes
         a tag `changed.<key>` with both values; equal ones are fine.
         """
-        self._deliver(Entry("params", {"params": parameters.flatten(settings)}))
+        self._send(Entry("params", {"params": parameters.flatten(settings)}))
 
     def metrics(self, values: Mapping[str, float | None], step: int) -> None:
         """Log numbers of one step. Logging a step again is fine; the later value is the one that `history` reads.
@@ -200,7 +203,7 @@ class Tracker:
             else:
                 rows.append([name, number, now, int(step)])
         if rows:
-            self._deliver(Entry("metrics", {"rows": rows}))
+            self._send(Entry("metrics", {"rows": rows}))
 
     def tags(self, tags: Mapping[str, object]) -> None:
         """Set tags; a value is overwritten. Secrets are masked."""
@@ -210,11 +213,11 @@ class Tracker:
             )
             for key, value in tags.items()
         }
-        self._deliver(Entry("tags", {"tags": ready}))
+        self._send(Entry("tags", {"tags": ready}))
 
     def artifact(self, path: Path, folder: str = "") -> None:
         """Copy a file, or everything in a folder, into the run's artifacts under `folder`."""
-        self._deliver(Entry("artifact", {"path": str(path.absolute()), "folder": folder}))
+        self._send(Entry("artifact", {"path": str(path.absolute()), "folder": folder}))
 
     def text(self, text: str, artifact: str) -> None:
         """Store a text as the artifact 'folder/name.txt', in place of an earlier one. URLs lose their passwords."""
@@ -236,7 +239,7 @@ class Tracker:
         sheet = io.StringIO()
         csv.writer(sheet).writerows([columns, *cells])
         self._store(str(Path(artifact).with_suffix(".csv")), lambda path: _write(path, sheet.getvalue()))
-        self._deliver(Entry("shown_table", {"path": artifact}))
+        self._send(Entry("shown_table", {"path": artifact}))
 
     def policy(self, folder: Path, *, name: str, held_out_f05: float | None, data: str, register: str = "") -> None:
         """Log a policy package as a model of this run; see registry.log_policy. The folder must stay where it is.
@@ -245,7 +248,7 @@ class Tracker:
             register: also make it a version of this registered model, whose alias "best" goes to the highest F0.5.
         """
         body = {"path": str(folder.absolute()), "name": name, "f05": held_out_f05, "data": data, "register": register}
-        self._deliver(Entry("policy", body))
+        self._send(Entry("policy", body))
 
     def finish(self, status: str) -> None:
         """Send what is waiting, of this process and of workers that are gone, and close the run.
@@ -263,18 +266,18 @@ class Tracker:
         if self.dropped or self.rejected:
             self.tags({"tracking.dropped_values": self.dropped, "tracking.rejected": self.rejected})
         with self._lock:
-            self._delivery.flush(force=True)
-            self._delivery.send(Entry("status", {"status": status, "end_time": int(time.time() * 1000)}), force=True)
+            self._outbox.flush(force=True)
+            self._outbox.send(Entry("status", {"status": status, "end_time": int(time.time() * 1000)}), force=True)
         if self.unsent:
             _log.warning(
                 "%d entries could not be sent to MLflow and wait in %s; the same command sends them",
                 self.unsent,
-                self._delivery.spool.path.name,
+                self._outbox.files.path.name,
             )
 
-    def _deliver(self, entry: Entry) -> None:
+    def _send(self, entry: Entry) -> None:
         with self._lock:
-            self._delivery.send(entry)
+            self._outbox.send(entry)
 
     def _store(self, artifact: str, write: Callable[[Path], object]) -> None:
         """Write a file to a temporary folder and send it; when it cannot be sent it is moved to where it can wait."""
@@ -285,9 +288,9 @@ class Tracker:
                 write(path)
                 entry = Entry("artifact", {"path": str(path), "folder": folder})
                 with self._lock:
-                    self._delivery.send(entry, temporary=True)
+                    self._outbox.send(entry, temporary=True)
         except Exception as error:  # no space, no permission, a figure that cannot be drawn: never worth a run
-            self._delivery.rejected += 1
+            self._outbox.rejected += 1
             self._say_once("artifact", f"{artifact} could not be written ({_first_line(error)})")
 
     def _say_once(self, about: str, message: str) -> None:

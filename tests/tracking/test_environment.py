@@ -59,7 +59,7 @@ def test_mlflow_is_the_library_for_pytest_too(tmp_path):
 
 
 def test_importing_the_room_starts_nothing_heavy():
-    rooms = "names, parameters, store, spool, delivery, identity, run, history, environment, rows, model_card"
+    rooms = "names, parameters, store, outbox, identity, run, history, environment, rows, model_card"
     heavy = _fresh(
         f"import sys; from codegrep.tracking import {rooms}\n"
         "print([n for n in ('mlflow', 'torch', 'ray', 'matplotlib', 'transformers', 'pandas') if n in sys.modules])"

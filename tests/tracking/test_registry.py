@@ -131,7 +131,7 @@ def test_a_policy_waits_while_the_store_is_away(outputs, monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     tracker = start(outputs)
     handle = tracker.handle
-    away = type(handle)(NOWHERE, handle.run_id, handle.spool).open()
+    away = type(handle)(NOWHERE, handle.run_id, handle.unsent_folder).open()
     away.policy(package(outputs, b"1"), name="m", held_out_f05=0.4, data="abc")
     assert away.unsent == 1 and away.rejected == 0
     again = start(outputs)  # the same command later sends what waits

@@ -342,7 +342,7 @@ def test_a_run_deleted_while_it_is_written_to_ends_nothing(outputs):
     assert tracker.rejected >= 2 and tracker.unsent == 0
 
 
-def test_an_unwritable_spool_ends_nothing(outputs, tmp_path):
+def test_an_unwritable_folder_ends_nothing(outputs, tmp_path):
     (tmp_path / "file").write_text("")
     tracker = TrackingHandle(NOWHERE, "r1", str(tmp_path / "file")).open()
     tracker.metrics({"a": 1.0}, 1)
@@ -386,7 +386,7 @@ def _together(code, *arguments):
 def test_two_workers_write_to_one_run(outputs):
     tracker = _start(outputs)
     handle = tracker.handle
-    place = (handle.uri, handle.run_id, handle.spool)
+    place = (handle.uri, handle.run_id, handle.unsent_folder)
     printed = _together(_WORKER, (*place, "left"), (*place, "right"))
     assert [out.split() for out, _ in printed] == [["0", "0"], ["0", "0"]], printed
     rows = history(handle)
@@ -406,8 +406,8 @@ import sys, time
 from pathlib import Path
 from codegrep.tracking import store
 from codegrep.tracking.run import TrackingHandle
-uri, run_id, spool, number, gate = sys.argv[1:]
-tracker = TrackingHandle(uri, run_id, spool).open()
+uri, run_id, folder, number, gate = sys.argv[1:]
+tracker = TrackingHandle(uri, run_id, folder).open()
 store.connect(uri).get_run(run_id)
 Path(gate, number).touch()
 while len(list(Path(gate).iterdir())) < 4:
@@ -426,7 +426,7 @@ def test_four_processes_log_parameters_to_one_run(outputs, tmp_path):
     tracker = _start(outputs)
     handle, gate = tracker.handle, tmp_path / "gate"
     gate.mkdir()
-    place = (handle.uri, handle.run_id, handle.spool)
+    place = (handle.uri, handle.run_id, handle.unsent_folder)
     printed = _together(_PARAMS, *((*place, str(number), str(gate)) for number in range(4)))
     tracker.finish("FINISHED")
     assert [out.split() for out, _ in printed] == [["0", "0"]] * 4, printed
@@ -460,7 +460,7 @@ def test_a_parameter_that_another_process_writes_in_between_costs_only_itself(ou
         return client
 
     monkeypatch.setattr(store, "connect", hesitant)
-    other = TrackingHandle(tracker.handle.uri, tracker.run_id, tracker.handle.spool).open()
+    other = TrackingHandle(tracker.handle.uri, tracker.run_id, tracker.handle.unsent_folder).open()
     other.params({"a": 1, "theirs": 2, "both": "x", "b": 3})
     data = _run(tracker).data
     assert data.params == {"a": "1", "theirs": "1", "both": "x", "b": "3"}
@@ -480,7 +480,7 @@ print(tracker.unsent, tracker.rejected)
 
 def test_tables_of_several_processes_are_all_shown(outputs):
     tracker = _start(outputs)
-    place = (tracker.handle.uri, tracker.run_id, tracker.handle.spool)
+    place = (tracker.handle.uri, tracker.run_id, tracker.handle.unsent_folder)
     printed = _together(_TABLES, *((*place, name) for name in ("one", "two")))
     assert [out.split() for out, _ in printed] == [["0", "0"]] * 2, printed
     shown = {item["path"] for item in json.loads(_run(tracker).data.tags["mlflow.loggedArtifacts"])}
