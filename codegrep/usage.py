@@ -64,7 +64,7 @@ def first_sentence(path: Path) -> str:
             break
         if not line.startswith("# @package"):
             comment.append(line.lstrip("#").strip())
-    text = re.sub(r",? ?SPEC [\d.]+", "", " ".join(comment)).replace(" ()", "")
+    text = " ".join(comment)
     found = re.match(r".*?\.(?=\s|$)", text)
     return (found.group() if found else text).rstrip(".")
 

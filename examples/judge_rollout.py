@@ -1,4 +1,4 @@
-"""Judge answers under several reward designs: python examples/judge_rollout.py
+"""Judge answers under several reward designs: python examples/judge_rollout.py.
 
 A design sees an `Outcome` alone, so it can be tried without a model, a repository or a training run.
 """

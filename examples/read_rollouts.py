@@ -1,4 +1,4 @@
-"""Read the rollouts of a run with pandas: python examples/read_rollouts.py outputs/artifacts/train-…/rollouts"""
+"""Read the rollouts of a run with pandas: python examples/read_rollouts.py outputs/artifacts/train-…/rollouts."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Let one agent answer one question: python examples/run_agent.py REPOSITORY "QUESTION" [MODEL]
+"""Let one agent answer one question: python examples/run_agent.py REPOSITORY "QUESTION" [MODEL].
 
 REPOSITORY is a git repository; its HEAD is searched. MODEL is a folder, a hub id or the default model.
 """

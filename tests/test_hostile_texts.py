@@ -28,7 +28,7 @@ from codegrep.issues.patch import PatchError, parse_patch
 from codegrep.issues.paths import is_test_path
 from codegrep.issues.statements import names_gold, statement_hash, statement_of_message
 from codegrep.issues.swe_bench_rows import RowError, read_fields
-from codegrep.judges.answers import AnswerQuestion, parse_opinion, prompt
+from codegrep.judges.answers import AnswerQuestion, parse_judgement, prompt
 from codegrep.judges.endpoint.prompting import objects, shortened, visible
 from codegrep.judges.turns import parse_scores
 from codegrep.lab.gaming import worlds_of
@@ -203,7 +203,7 @@ def _answers(text: str) -> None:
 def _judges(text: str) -> None:
     prompt(AnswerQuestion(text, ("a.py",), (text[:1000],), patch=text))
     list(objects(text))
-    parse_opinion(text, "12345678")
+    parse_judgement(text, "12345678")
     parse_scores(text, 3, "12345678")
     parse_answer(text)
     visible(shortened(text, 6000))

@@ -99,7 +99,8 @@ def changes_results(key: str) -> bool:
 @functools.cache
 def default_of(key: str) -> str:
     """What a setting is where nobody says it, as MLflow's parameters show it; "" for keys without a default of their
-    own, such as the arguments of a reward."""
+    own, such as the arguments of a reward.
+    """
     kind: Any = Config
     *groups, last = key.split(".")
     for name in groups:

@@ -114,7 +114,7 @@ def candidates(tree: TreeIndex, statement: Statement, allowed: NDArray[np.bool_]
 
 
 def _file_scores(tree: TreeIndex, statement: Statement) -> Floats:
-    """(len(_SCORES), files)"""
+    """(len(_SCORES), files)."""
     rows = []
     for words in (tree.file_words, tree.words):
         for text in (statement.text, statement.title):

@@ -45,16 +45,15 @@ class Demo:
         seed: int = 0,
         max_file_kib: int = 200,
     ) -> None:
-        """
-        Args:
-            folder: where the repositories are built.
-            packages: import names; a dotted name ("mlflow.store") takes that part of a package only.
-            per_package, per_file: most queries of one package and of one file.
-            min_words: distinct words (three letters or more) that a query must have.
-            max_words: a query ends with the paragraph in which it reaches so many words.
-            hide_name: replace the documented object's own name in its query.
-            seed: of the choice of docstrings.
-            max_file_kib: larger files (generated code) stay out of the tree.
+        """Args:
+        folder: where the repositories are built.
+        packages: import names; a dotted name ("mlflow.store") takes that part of a package only.
+        per_package, per_file: most queries of one package and of one file.
+        min_words: distinct words (three letters or more) that a query must have.
+        max_words: a query ends with the paragraph in which it reaches so many words.
+        hide_name: replace the documented object's own name in its query.
+        seed: of the choice of docstrings.
+        max_file_kib: larger files (generated code) stay out of the tree.
         """
         if isinstance(packages, str) or not packages:
             raise DataError("packages must be a list of import names", "For example packages: [hydra, git]")

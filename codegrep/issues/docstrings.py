@@ -52,7 +52,7 @@ class Docstring:
 
 
 def find_docstrings(source: bytes, tree: ast.Module) -> Iterator[Docstring]:
-    """Docstrings of all classes, functions and methods (not of the module and not of nested functions), top-down.
+    r"""Docstrings of all classes, functions and methods (not of the module and not of nested functions), top-down.
 
     Args:
         source: the file's bytes, UTF-8, with "\\n" or "\\r\\n" line ends.

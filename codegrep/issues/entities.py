@@ -4,7 +4,7 @@ Rules, which the papers with class and function scores do not state (colgrep, ar
 
 - A touched line belongs to the innermost function around it and to the innermost class around it, decorators included.
   A line of a class body outside its methods gives the class alone; a line outside both gives nothing.
-- An insertion counts with the line that it follows, as the line ranges do (SPEC 1.4).
+- An insertion counts with the line that it follows, as the line ranges do (CodeGrep, App. B).
 - Only Python is known. An issue's entities are known when every gold file that has gold lines can be parsed.
 """
 

@@ -52,8 +52,7 @@ class GitHistory:
         gold_ranges: bool = True,
         drop_statements_that_name_gold: bool = False,
     ) -> None:
-        """
-        Args:
+        """Args:
             path: a repository or bundle, or a folder of them (forms: see `list_repositories`).
             include, exclude: labels "owner/name"; an empty `include` takes all.
             ref: where each history starts.

@@ -56,7 +56,7 @@ class Issue:
         problem_statement: the text that the agent is given.
         patch: the gold patch as a unified diff; "" where a source knows only the files.
         gold_files: repo-relative POSIX paths that should be found, all existing at base_commit, sorted.
-        gold_ranges: pre-image line ranges of the gold patch's hunks (SPEC 1.4); may be empty.
+        gold_ranges: pre-image line ranges of the gold patch's hunks (CodeGrep, App. B); may be empty.
         gold_entities: classes and functions that the gold patch touches, sorted; None where they are not known, which
             is not the same as none (`codegrep.issues.entities`).
         source: name of the source ("swe_bench", "git_history", "demo").
@@ -79,7 +79,7 @@ _SAMPLE = re.compile(r"@[1-9]\d*\Z")
 
 
 def sample_id(instance_id: str, number: int) -> str:
-    """Id of an issue's sample with targets of its own, from 1: "id", "id@2", …"""
+    """Id of an issue's sample with targets of its own, from 1: "id", "id@2", …."""
     return instance_id if number == 1 else f"{instance_id}@{number}"
 
 

@@ -71,7 +71,7 @@ class Patch:
 
     @property
     def old_ranges(self) -> tuple[LineRange, ...]:
-        """Touched old lines, one range a hunk, of `old_files` (SPEC 1.4: pre-image side, context excluded), sorted."""
+        """Touched old lines of `old_files`, one range a hunk without context, sorted (CodeGrep, App. B)."""
         known = set(self.old_files)
         found = {
             LineRange(change.old, hunk.start, hunk.end)

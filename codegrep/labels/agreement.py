@@ -1,4 +1,4 @@
-"""Agreement of two judges, and rates corrected for a judge's errors (SPEC 8)."""
+"""Agreement of two judges, and rates corrected for a judge's errors."""
 
 from __future__ import annotations
 

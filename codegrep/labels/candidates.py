@@ -43,7 +43,7 @@ SCHEMA = pa.schema(
 
 @dataclass
 class LengthReport:
-    """How long post-reasoning is under both readings, over all reads (SPEC 1.3: OpenHands thinks in a tool).
+    """How long post-reasoning is under both readings, over all reads (CodeGrep 3.4: OpenHands thinks in a tool).
 
     Attributes:
         reads: how many.

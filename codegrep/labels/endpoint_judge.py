@@ -21,9 +21,8 @@ class EndpointJudge(PromptedJudge):
     """
 
     def __init__(self, cache: str | None = None, votes: int = 1, **settings: Any) -> None:
-        """
-        Raises:
-            ConfigError: a setting is unknown, missing or out of range.
+        """Raises:
+        ConfigError: a setting is unknown, missing or out of range.
         """
         if votes < 1:
             raise ConfigError(f"judge.params.votes is {votes}", "LRAT uses 1")

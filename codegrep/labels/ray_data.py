@@ -38,9 +38,8 @@ class JudgeChoice:
     cache: str
 
     def open(self) -> Judge:
-        """
-        Raises:
-            ConfigError: no such class, or it does not take the parameters.
+        """Raises:
+        ConfigError: no such class, or it does not take the parameters.
         """
         module, _, name = self.kind.rpartition(".")
         try:

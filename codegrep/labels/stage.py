@@ -1,4 +1,4 @@
-"""Stage 2, where an experiment asks for it: target files mined from agent trajectories (CATM, SPEC 1.3)."""
+"""Stage 2, where an experiment asks for it: target files mined from agent trajectories (CATM, CodeGrep 3.4)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The common form of an agent's trajectory, and its Arrow schema: the columns of the Nebius set (SPEC 6.5)."""
+"""The common form of an agent's trajectory, and its Arrow schema: the columns of the Nebius set."""
 
 from __future__ import annotations
 

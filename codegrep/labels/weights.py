@@ -29,7 +29,7 @@ class Weighting:
     candidates: int
 
     def weight(self, tokens: int) -> float:
-        """w of a length; 0 where there is no text. The mean over the set is 1.
+        """W of a length; 0 where there is no text. The mean over the set is 1.
 
         LRAT's code gives 1.0 to a missing length; here no text is no evidence, and it never reaches a target anyway.
         """

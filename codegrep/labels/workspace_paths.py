@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from codegrep.issues.paths import is_safe_path, is_test_path
 
-#: Workspace prefixes (SPEC 6.5): OpenHands' `/workspace/owner__name__version/`, SWE-bench's containers, SWE-agent.
+#: Workspace prefixes: OpenHands' `/workspace/owner__name__version/`, SWE-bench's containers, SWE-agent.
 WORKSPACES = (r"/workspace/[^/]+/", r"/testbed/", r"/repo/", r"/home/\w+/(?>\w+?__\w[^/]*)/")
 #: A longer text is no path.
 MAX_PATH_CHARS = 1000
@@ -42,9 +42,8 @@ class PathReader:
     """Applies PathRules; each distinct path is looked at once."""
 
     def __init__(self, rules: PathRules) -> None:
-        """
-        Raises:
-            ValueError: a workspace is no regular expression.
+        """Raises:
+        ValueError: a workspace is no regular expression.
         """
         self._rules = rules
         try:

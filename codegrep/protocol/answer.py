@@ -1,6 +1,6 @@
-"""The answer block: `<answer>{"files": [...], "line_ranges": [[file, start, end], ...]}</answer>` (SPEC 1.1).
+"""The answer block: `<answer>{"files": [...], "line_ranges": [[file, start, end], ...]}</answer>` (CodeGrep 3.2).
 
-SPEC 1.1 gives only the form. Readings chosen here: `line_ranges` may be left out; a range may also be an object with
+The paper gives only the form. Readings chosen here: `line_ranges` may be left out; a range may also be an object with
 the keys file (or path), start and end; an entry that cannot be read is left out and named in `Answer.error`, the
 others stand.
 

@@ -188,7 +188,8 @@ class ChatFormat:
 
     def _encode(self, text: str, forbidden: re.Pattern[str] | None) -> list[int]:
         """Encode a text; every match of `forbidden` is cut after its first character, so that it cannot become one
-        token."""
+        token.
+        """
         # Lone surrogates (bytes of odd file names, broken JSON) are no text to a tokenizer.
         text = text if text.isascii() else text.encode("utf-8", "replace").decode()
         pieces, begin = [], 0

@@ -1,4 +1,4 @@
-"""Assistant text -> tool calls and answer. Never raises: what cannot be read becomes a MalformedCall with its reason.
+r"""Assistant text -> tool calls and answer. Never raises: what cannot be read becomes a MalformedCall with its reason.
 
 The form is Hermes/Qwen's: `<tool_call>\n{"name": ..., "arguments": {...}}\n</tool_call>`. Decisions where that form
 is silent:
@@ -10,7 +10,7 @@ is silent:
 - Keys beside name and arguments make a call malformed, since dropping them would be silent.
 - A call or answer that is not closed is malformed, even where its JSON is complete.
 - Strings with lone surrogates are malformed: they are no text and cannot be handed to a program or written to a file.
-- The last readable answer block counts (SPEC 1.1). Calls in the same text are returned too; the loop records them,
+- The last readable answer block counts (CodeGrep 3.2). Calls in the same text are returned too; the loop records them,
   unrun.
 """
 

@@ -1,4 +1,4 @@
-"""Strict normalisation of the paths that a model answers, before they are scored (SPEC 1.1).
+"""Strict normalisation of the paths that a model answers, before they are scored (CodeGrep, arXiv 2608.05886, 3.2).
 
 Strict means that a wrong path stays wrong: nothing is looked up, guessed, lower-cased or resolved. In particular a
 leading ".." is kept, so that `../x.py` never becomes the hit `x.py`.

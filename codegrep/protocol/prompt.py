@@ -1,4 +1,4 @@
-"""What the agent is told before its first turn. The paper prints no prompts; these are ours (SPEC 1.1).
+"""What the agent is told before its first turn. The paper prints no prompts; these are ours (CodeGrep 3.2).
 
 Two variants: the short one costs a small model few tokens (about 100 for three tools), the detailed one gives JSON
 schemas and advice to larger ones. A model whose chat template describes tools itself gets the detailed text without

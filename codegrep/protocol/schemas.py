@@ -1,5 +1,7 @@
-"""How a tool is described to a model. The tools themselves live in codegrep.sandbox; their schemas are data and stay
-here."""
+"""How a tool is described to a model.
+
+The tools themselves live in codegrep.sandbox; their schemas are data and stay here.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ def schemas_of(tools: Sequence[str]) -> tuple[ToolSchema, ...]:
     return tuple(SCHEMAS[name] for name in tools)
 
 
-# Names and arguments as proposed in SPEC 1.1; the paper prints no schemas.
+# Names and arguments are ours; the paper prints no schemas.
 SCHEMAS: Mapping[str, ToolSchema] = {
     schema.name: schema
     for schema in (

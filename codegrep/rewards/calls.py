@@ -1,4 +1,4 @@
-"""c̄, the mean number of calls a turn, and the two functions of it that the designs use (SPEC 1.5)."""
+"""c̄, the mean number of calls a turn, and the two functions of it that the designs use (CodeGrep eq 3 to 8)."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def v1(
     """R = 0.5·(F_file + F_line) / max(1, c̄/target), in [0, 1] (CodeGrep, arXiv 2608.05886, eq 4).
 
     Edge cases: no search does not make it 0 (the paper's formula has no such term). Without gold ranges, F_line is 1
-    for an answer without ranges and 0 for one with, as the empty rules of SPEC 1.4 say.
+    for an answer without ranges and 0 for one with, as the rules for empty sets say (CodeGrep, App. B).
     """
     file_f, line_f = _file_and_line(outcome, beta, match)
     mean_calls = calls_per_turn(outcome, count_answer_turn=count_answer_turn, count_repeated=count_repeated)
@@ -56,7 +56,7 @@ def v3(outcome: Outcome, *, beta: float = 0.5) -> RewardParts:
     """R = F_file·1[c̄>0], in [0, 1] (CodeGrep eq 7); goes with the advantage factor `efficiency`.
 
     Edge cases: an answer without any executed call gets 0, even a right one; so does a rollout without an answer,
-    unless the issue has no gold files (both empty is 1, SPEC 1.4).
+    unless the issue has no gold files (both empty is 1, CodeGrep, App. B).
     """
     file_f = f_beta(outcome.predicted, outcome.gold, beta)
     searched = float(outcome.searched)
@@ -87,7 +87,7 @@ def colgrep(
     most_turn_cost: float = 0.08,
     penalty: float = 0.5,
 ) -> RewardParts:
-    """R = R_task·(1 - min(most, cost·max(0, T - free))) + R_format (colgrep, arXiv 2610.05099; SPEC 3.4).
+    """R = R_task·(1 - min(most, cost·max(0, T - free))) + R_format (colgrep, arXiv 2610.05099).
 
     R_task is the file F1 ("f1"), the file F2 ("f2"), or the sum of file, class and function F1 ("entities"), which is
     the file F1 alone where the issue's entities are not known (the paper: languages other than Python). R_format is
@@ -111,7 +111,7 @@ def colgrep(
 def codescout(
     outcome: Outcome, *, beta: float = 1.0, bonus: float = 0.0, bonus_turns: int = 4, empty_is_zero: bool = True
 ) -> RewardParts:
-    """R = F_file + F_module + F_entity, in [0, 3], and `bonus` for exactly `bonus_turns` turns (CodeScout; SPEC 7).
+    """R = F_file + F_module + F_entity, in [0, 3], and `bonus` for exactly `bonus_turns` turns (CodeScout).
 
     A module is a top-level class or function, an entity a class or function by its whole name (that an entity is
     either of them is reconstructed). The paper's 14B model had bonus 1. empty_is_zero: a term without gold is 0, also
@@ -133,7 +133,7 @@ def codescout(
 def tiered(
     outcome: Outcome, *, check: Check = "hit", judge: Judge = "answer_judge", beta: float = 0.5, threshold: float = 0.8
 ) -> RewardParts:
-    """R = r_check + r_judge, each 0 or 0.5; the second only after the first (arXiv 2605.07276; SPEC 4.1).
+    """R = r_check + r_judge, each 0 or 0.5; the second only after the first (arXiv 2605.07276).
 
     The paper's tasks are repairs: r_check is "it compiles", r_judge a language model's comparison with a minimal
     repair. For retrieval (reconstructed): the check is a readable answer ("answered"), with a gold file in it ("hit");

@@ -1,4 +1,4 @@
-"""Rollout governance: what the cause of a rollout's end does to its reward, mask and place in the group (SPEC 4.4).
+"""Rollout governance: how the cause of its end decides a rollout's reward, mask and place in the group (2605.07276).
 
 arXiv 2605.07276 tells three kinds of ends apart. What has nothing to do with the policy's decisions (a lost
 environment, a full context, a turn out of tokens) gets reward 0 and is masked whole. Degeneration (too many calls in a
@@ -129,8 +129,10 @@ class MaskDecision:
 
 
 def govern(conduct: Conduct, rules: Rules) -> MaskDecision:
-    """Verdict on one rollout. That it is lost goes before repetition, that before excessive calls, that before a
-    missing verdict, that before the recorded cause.
+    """Verdict on one rollout.
+
+    That it is lost goes before repetition, that before excessive calls, that before a missing verdict, that before the
+    recorded cause.
 
     Raises:
         ValueError: an exit cause that is none of EXIT_CAUSES.

@@ -1,4 +1,4 @@
-"""A turn scorer without gold: how much a turn told that earlier turns had not (SPEC 4.2).
+"""A turn scorer without gold: how much a turn told that earlier turns had not (arXiv 2605.07276).
 
 arXiv 2605.07276 lets a model score every step and asks it to mark steps of low information gain down, such as looking
 again at regions that were seen. This is a rule in its place; values and details are reconstructed:

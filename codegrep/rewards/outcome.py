@@ -25,7 +25,7 @@ class Outcome:
             it is not known.
         malformed_calls: things meant as a call that could not be read as one.
         malformed_answers: answer blocks that could not be read, in any turn, also where a readable one followed.
-        mined_files: gold files that come from mining alone; line ranges predicted in them are not scored (SPEC 1.4).
+        mined_files: gold files from mining alone; line ranges in them are not scored (CodeGrep, App. B).
         generated_tokens: sampled tokens.
         predicted_entities: answered classes and functions.
         gold_entities: classes and functions that the gold patch touches; None where they are not known.

@@ -6,7 +6,7 @@ from codegrep.rewards.outcome import Outcome
 
 
 def turn_discount(turns: int, *, free: int = 2, cost: float = 0.01, most: float = 0.08) -> float:
-    """1 - min(most, cost·max(0, T - free)), in [1 - most, 1], never rising in T (colgrep, arXiv 2610.05099; SPEC 3.4).
+    """1 - min(most, cost·max(0, T - free)), in [1 - most, 1], never rising in T (colgrep, arXiv 2610.05099).
 
     Args:
         turns: assistant turns of the rollout, the answer turn included.
@@ -16,7 +16,7 @@ def turn_discount(turns: int, *, free: int = 2, cost: float = 0.01, most: float 
 
 
 def format_penalty(outcome: Outcome, penalty: float = 0.5) -> float:
-    """-penalty for a rollout that made no search or gave no readable answer, else 0 (colgrep, SPEC 3.4)."""
+    """-penalty for a rollout that made no search or gave no readable answer, else 0 (colgrep, arXiv 2610.05099)."""
     return 0.0 if outcome.searched and outcome.answered else -penalty
 
 

@@ -9,7 +9,7 @@ from codegrep.config import SandboxConfig, ToolsConfig
 
 
 def paper_tools(**changed: Any) -> ToolsConfig:
-    """The limits of conf/tools/grep_glob_read.yaml (SPEC 1.2), others by keyword.
+    """The limits of conf/tools/grep_glob_read.yaml (CodeGrep 3.3), others by keyword.
 
     Raises:
         TypeError: a keyword that is no field of ToolsConfig.

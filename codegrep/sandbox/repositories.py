@@ -1,4 +1,4 @@
-"""One bare clone per repository (SPEC 1.2, layer 2): made once, checked, and asked for commits."""
+"""One bare clone per repository (CodeGrep 3.3): made once, checked, and asked for commits."""
 
 from __future__ import annotations
 

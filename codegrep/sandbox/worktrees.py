@@ -1,4 +1,4 @@
-"""One worktree per (repository, commit) on a node, leased and counted between processes (SPEC 1.2, layer 2).
+"""One worktree per (repository, commit) on a node, leased and counted between processes (CodeGrep 3.3).
 
 How files come into a tree is in checkout.py; what a root may take, and who has to go, in budget.py.
 """

@@ -63,7 +63,7 @@ _PANELS = (
 
 
 def training_curves(runs: Mapping[str, Sequence[History]] | Sequence[History] | History, title: str = "") -> Figure:
-    """Small multiples over optimiser steps: reward, KL, entropy, length, truncation, turns, calls, gradients …
+    """Small multiples over optimiser steps: reward, KL, entropy, length, truncation, turns, calls, gradients ….
 
     Args:
         runs: design label -> one history a seed (`history.history`); or, for one design, its histories or a single
@@ -169,7 +169,8 @@ def points(seeds: Sequence[History], name: str) -> list[tuple[np.ndarray, np.nda
 
 def mean_of(curves: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
     """Mean over the seeds that have a value at a step, as far as the shortest seed goes: a mean over fewer seeds would
-    jump where one ends."""
+    jump where one ends.
+    """
     if len(curves) == 1:
         return curves[0]
     last = min(steps[-1] for steps, _ in curves)

@@ -106,7 +106,8 @@ def _versions() -> dict[str, str | int | float | bool]:
 
 def _git() -> dict[str, str | int | float | bool]:
     """Commit of the project, when the package runs from its own checkout (and not from a site-packages folder inside
-    somebody else's)."""
+    somebody else's).
+    """
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():
         return {}

@@ -235,7 +235,7 @@ class Outbox:
             registry.register(client, model_id, body["register"], alias=registry.BEST, only_if_better=True)
 
     def _show_table(self, client: MlflowClient, path: str) -> None:
-        """Name a table in the tag that MLflow's comparison view reads. (`client.log_table` appends to an old table.)
+        """Name a table in the tag that MLflow's comparison view reads. (`client.log_table` appends to an old table.).
 
         The processes of a run do so one after the other: the tag is read, extended and written.
         """

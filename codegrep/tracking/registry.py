@@ -33,8 +33,9 @@ def is_model_uri(text: str) -> bool:
 def log_policy(
     client: MlflowClient, run_id: str, folder: Path, *, name: str, held_out_f05: float | None, data: str
 ) -> str:
-    """Log a policy package as a model of the run; the model's id. A package that the run has logged already is not
-    logged twice.
+    """Log a policy package as a model of the run; the model's id.
+
+    A package that the run has logged already is not logged twice.
 
     Args:
         folder: a policy package; an MLmodel file is put beside its files.

@@ -99,5 +99,5 @@ class PairedScore:
 
     @property
     def gain(self) -> float:
-        """after - before, in [-1, 1]."""
+        """After - before, in [-1, 1]."""
         return self.after - self.before

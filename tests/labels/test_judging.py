@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegrep.judges.endpoint import content_key
 from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
 from codegrep.labels.judging import Question, majority, parse_answer, prompt
 from codegrep.labels.rules import RulesJudge
@@ -64,10 +63,9 @@ def test_the_prompt_holds_what_it_should_and_shows_its_cuts() -> None:
     assert "(not known)" in prompt(Question("a.py", "text"))
 
 
-def test_votes_and_keys() -> None:
+def test_votes() -> None:
     assert majority([NOT_RELEVANT, RELEVANT]) == RELEVANT
     assert majority([NOT_RELEVANT, RELEVANT, NOT_RELEVANT]) == NOT_RELEVANT
-    assert content_key(["m"], "text") != content_key(["m"], "text", 1) != content_key(["n"], "text", 1)
 
 
 @pytest.mark.parametrize(

@@ -49,7 +49,7 @@ def test_most_texts_missing_leave_a_median_of_nothing() -> None:
 
 
 def test_when_the_weight_filter_can_bite() -> None:
-    # SPEC 1.3: with a mean of 0.5 the filter needs 0.1125 beta, so beta above 267 for 30 tokens.
+    # CodeGrep, arXiv 2608.05886, 3.4: with a mean of 0.5 the filter needs 0.1125 beta, so beta above 267 for 30 tokens.
     found = weighting({267: 1})
     assert found.mean == 0.5
     assert found.shortest(0.15) == pytest.approx(0.1125 * 267, rel=1e-3)

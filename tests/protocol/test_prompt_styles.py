@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
-
 import pytest
 
-from codegrep.config import AgentConfig, ToolsConfig
+from codegrep.config import AgentConfig
 from codegrep.protocol.parse import parse_message
 from codegrep.protocol.prompt import system_prompt
 from codegrep.protocol.schemas import schemas_of
+from codegrep.sandbox import paper_tools
 
-_GIVEN = {"names": ["grep"], "max_calls": 8}
-TOOLS = ToolsConfig(**{field.name: _GIVEN.get(field.name, 0) for field in fields(ToolsConfig)})  # type: ignore[arg-type]
+TOOLS = paper_tools(names=["grep"])
 
 
 def prompt(style: str) -> str:
-    agent = AgentConfig(3, 0, 0, 0, 0, 1, prompt=style)
+    agent = AgentConfig(3, 1, 1, 1, 0, 1, prompt=style)
     return system_prompt(agent, TOOLS, schemas_of(["grep"]), "short" if style == "short" else "detailed")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from codegrep.issues.issue import Entity, Issue, LineRange
-from codegrep.rewards.turn_credit import turn_weights
+from codegrep.rewards.turn_credit import RolloutFacts, outcome_credit
 from codegrep.rollout.outcome import conduct_of, mined_files, outcome_for, outcome_of, question_of, turn_facts
 from codegrep.rollout.record import CallRecord, Rollout, Turn
 
@@ -84,7 +84,7 @@ def test_turn_facts_and_their_weights() -> None:
     assert [turn.submission for turn in facts] == [None, None, ("a.py",)]
     assert facts[0].calls[0].key == facts[0].calls[1].key
     assert [c.ok for c in facts[0].calls] == [True, True, False, False, False]
-    assert turn_weights(facts, ["a.py", "b.py"]) == [1.0, 0.05, 0.5]
+    assert outcome_credit(RolloutFacts(tuple(facts), frozenset({"a.py", "b.py"}))) == [1.0, 0.05, 0.5]
     assert turn_facts(rollout(TURNS, [], answered=False))[-1].submission is None
 
 

@@ -109,7 +109,7 @@ def advantages(rollouts: Sequence[Rollout], rewards: np.ndarray, size: int, reci
 
 
 def token_weights(rollout: Rollout, mask: np.ndarray, advantage: float, recipe: Recipe) -> np.ndarray:
-    """w_t / m_t of SPEC 4.2."""
+    """w_t / m_t of arXiv 2605.07276."""
     weights = np.ones(len(mask))
     cause, _ = cause_of(rollout, recipe)
     if recipe.scorer is None or recipe.handling.get(cause, "normal") != "normal" or cause == "infrastructure":

@@ -1,4 +1,4 @@
-"""The columns of nebius/SWE-rebench-openhands-trajectories (SPEC 6.5): chat messages with function calls.
+"""The columns of nebius/SWE-rebench-openhands-trajectories: chat messages with function calls.
 
 All message fields are there in every message, those of other roles null; arguments are JSON text, in some exports a
 struct padded with nulls.

@@ -16,7 +16,7 @@ _META = _SPECIAL | frozenset("#&-~")
 
 
 def whole_literals(pattern: str, ignore_case: bool) -> tuple[Text, ...] | None:
-    """Return the texts of which a line has to hold one to match, where the pattern is nothing more than that.
+    r"""Return the texts of which a line has to hold one to match, where the pattern is nothing more than that.
 
     `foo`, `foo\\(|bar` and `foo.bar` are such patterns. None for every other one, for letters outside ASCII when case
     is ignored, and for U+FFFD, which stands for bytes that are no text.

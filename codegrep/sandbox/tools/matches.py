@@ -295,7 +295,8 @@ def definitions(lines: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 def definition_places(output: bytes) -> Iterator[tuple[int, int, bytes]]:
     """Those of the lines, each `number:text` behind a line end, that define something: where such a line begins, where
-    the name ends, and the name in lower case."""
+    the name ends, and the name in lower case.
+    """
     for found in _DEFINED.finditer(output):
         yield found.start() + 1, found.end(), found[1].lower()
 

@@ -150,7 +150,7 @@ def _say_that_ripgrep_is_missing() -> None:
 
 
 def short_reason(stderr: str) -> str:
-    """ripgrep's or grep's complaint about a pattern or glob in one line, or "" when there is none."""
+    """Ripgrep's or grep's complaint about a pattern or glob in one line, or "" when there is none."""
     text = stderr.strip()
     if (found := re.search(r"^error: (.+)$", text, re.MULTILINE)) is not None:
         return found.group(1)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import io
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from unittest.mock import MagicMock
 
 import pytest
-from codegrep.issues.git_process import run_git
 from rich.console import Console
 
 from codegrep.compose import compose_overrides, load
@@ -112,7 +112,8 @@ def test_names_with_other_separators_of_lines_are_asked_about(tmp_path: Path) ->
 def test_it_leaves_which_commits_were_left_out_and_which_issues_are_held_out(tmp_path: Path) -> None:
     repository = make_repository(tmp_path / "acme__shop", ("invoice", "parser", "cache", "session"))
     person = ("-c", "user.name=T", "-c", "user.email=t@invalid")
-    run_git([*person, "commit", "--quiet", "--allow-empty", "-m", "Merge nothing\u2028at all"], repository)
+    command = ["git", *person, "commit", "--quiet", "--allow-empty", "-m", "Merge nothing\u2028at all"]
+    subprocess.run(command, cwd=repository, check=True)
     arguments = ("data=git_history", f"data.sources.git_history.args.path={repository}", "data.split.by=instance")
     config = load(compose_overrides(["+experiment=v3", *arguments, f"outputs={tmp_path}"]))
     out = io.StringIO()
