@@ -104,7 +104,7 @@ def engine_arguments(spec: VLLMSpec) -> dict[str, Any]:
 
 
 def check_vllm(config: VLLMConfig) -> None:
-    """Check values before anything is started.
+    """Check combinations of values before anything is started; each value's own bounds are checked when it is loaded.
 
     Raises:
         ConfigError: names the key.
@@ -114,12 +114,6 @@ def check_vllm(config: VLLMConfig) -> None:
         if not ok:
             raise ConfigError(what, fix)
 
-    need(config.device in ("cpu", "cuda"), f"engine.vllm.device is '{config.device}'", "Use cpu or cuda")
-    need(config.placement in ("own", "shared"), f"engine.vllm.placement is '{config.placement}'", "Use own or shared")
-    for key in ("replicas", "tensor_parallel", "pipeline_parallel", "attempts"):
-        need(getattr(config, key) >= 1, f"engine.vllm.{key} is below 1", "Use 1 or more")
-    need(0 < config.memory_share <= 1, "engine.vllm.memory_share is out of range", "Use a share in (0, 1]")
-    need(config.kv_cache_gib > 0, "engine.vllm.kv_cache_gib is not positive", "0.5 holds about 20,000 tokens of 135M")
     if config.device == "cpu":
         need(gpus_of(config) == 1, "engine.vllm.tensor_parallel needs GPUs", "Use 1, and more replicas, on a CPU")
         need(not config.sleep, "engine.vllm.sleep needs GPUs", "Set engine.vllm.sleep=false on a CPU")

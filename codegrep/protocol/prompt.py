@@ -38,19 +38,17 @@ def system_prompt(
     return _short(agent, tools, schemas) if style == "short" else _detailed(agent, tools, schemas, style == "detailed")
 
 
-def user_prompt(repo: str, statement: str, max_issue_chars: int, answer_now: bool = False) -> str:
+def user_prompt(repo: str, statement: str, max_issue_chars: int) -> str:
     """The user message: repository name and issue text.
 
     Args:
         max_issue_chars: a longer statement is cut, with a note of how much is missing, to this length; 0 means no cut.
-        answer_now: there are no exploration turns.
     """
     text = statement.strip()
     if max_issue_chars and len(text) > max_issue_chars:
         kept = text[: max(0, max_issue_chars - len(_left_out(len(text))))].rstrip()
         text = (kept + _left_out(len(text) - len(kept)))[:max_issue_chars]
-    closing = f"\n{ANSWER_NOW}" if answer_now else ""
-    return f"Repository: {repo}\nIssue: {text}{closing}"
+    return f"Repository: {repo}\nIssue: {text}"
 
 
 def _left_out(count: int) -> str:

@@ -112,7 +112,7 @@ class RolloutLoop:
     def _prompts(self, issue: Issue, style: PromptStyle) -> tuple[str, str]:
         agent = self._agent
         system = system_prompt(agent, self._tools, self._schemas, style)
-        user = user_prompt(issue.repo, issue.problem_statement, agent.max_issue_chars, agent.exploration_turns == 0)
+        user = user_prompt(issue.repo, issue.problem_statement, agent.max_issue_chars)
         return system, user
 
     async def run(self, issue: Issue, sampling: Sampling, *, seed: int, step: int = -1, label: str = "") -> Rollout:

@@ -97,12 +97,16 @@ def test_the_engine_on_a_cpu() -> None:
 
 
 @pytest.mark.parametrize(
+    ("key", "value"), [("device", "tpu"), ("placement", "beside"), ("replicas", "0"), ("memory_share", "1.5")]
+)
+def test_a_value_out_of_bounds_is_refused_by_its_key(key: str, value: str) -> None:
+    with pytest.raises(ConfigError, match=rf"engine\.vllm\.{key}"):
+        config_of("engine=vllm", f"engine.vllm.{key}={value}")
+
+
+@pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"device": "tpu"}, r"engine\.vllm\.device"),
-        ({"placement": "beside"}, r"engine\.vllm\.placement"),
-        ({"replicas": 0}, r"engine\.vllm\.replicas"),
-        ({"memory_share": 1.5}, r"memory_share"),
         ({"tensor_parallel": 2}, "needs GPUs"),
         ({"sleep": True}, "sleep needs GPUs"),
         ({"placement": "shared"}, "shared needs GPUs"),
@@ -110,7 +114,7 @@ def test_the_engine_on_a_cpu() -> None:
         ({"device": "cuda", "placement": "shared", "replicas": 2}, "several replicas"),
     ],
 )
-def test_impossible_settings_name_the_key(change: dict[str, Any], said: str) -> None:
+def test_impossible_combinations_name_the_key(change: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         check_vllm(replace(vllm_of(config_of("engine=vllm")), **change))
 

@@ -167,4 +167,3 @@ def test_user_prompt_states_its_cut() -> None:
     assert user_prompt("o/r", " text ", 100) == "Repository: o/r\nIssue: text"
     issue = "abcd " + "x" * 60
     assert user_prompt("o/r", issue, 40) == "Repository: o/r\nIssue: abcd xxxxx\n[55 more characters left out]"
-    assert user_prompt("o/r", "", 4, answer_now=True).endswith("\nNo calls are left. Answer now.")

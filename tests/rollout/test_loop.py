@@ -260,13 +260,6 @@ def test_hostile_repository_text_stays_tool_text() -> None:
     assert attack.replace("</tool_response", "<\\/tool_response") in rollout.turns[0].observation
 
 
-def test_no_exploration_turns_asks_for_the_answer_at_once() -> None:
-    loop, _ = make([ANSWER], exploration_turns=0)
-    rollout = roll(loop)
-    assert rollout.exit_cause == "answer" and len(rollout.turns) == 1
-    assert "Answer now." in CHAT.decode_all(rollout.prompt_ids)
-
-
 def test_run_many_keeps_order_bounds_and_reports() -> None:
     running, most = 0, 0
 
