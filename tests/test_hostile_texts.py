@@ -29,7 +29,7 @@ from codegrep.issues.paths import is_test_path
 from codegrep.issues.statements import names_gold, statement_hash, statement_of_message
 from codegrep.issues.swe_bench_rows import RowError, read_fields
 from codegrep.judges.answers import AnswerQuestion, parse_judgement, prompt
-from codegrep.judges.endpoint.prompting import objects, shortened, visible
+from codegrep.judges.endpoint.prompting import object_with, shortened, visible
 from codegrep.judges.turns import parse_scores
 from codegrep.lab.gaming import worlds_of
 from codegrep.labels import adapters
@@ -202,7 +202,7 @@ def _answers(text: str) -> None:
 
 def _judges(text: str) -> None:
     prompt(AnswerQuestion(text, ("a.py",), (text[:1000],), patch=text))
-    list(objects(text))
+    object_with(text, "12345678")
     parse_judgement(text, "12345678")
     parse_scores(text, 3, "12345678")
     parse_answer(text)

@@ -1,0 +1,1 @@
+"""Indexes of a tree: units, rankings by words and vectors, their fusion."""

@@ -1,0 +1,1 @@
+"""Language models and rules that judge files, answers and turns."""

@@ -23,7 +23,7 @@ _SHELL_FAILURE = re.compile(
 
 
 def read_failure(head: str) -> str:
-    """ "" for a shown file, else the reason why the read gives no target.
+    """Return "" for a shown file, else the reason why the read gives no target.
 
     Args:
         head: the first characters of the observation, HEAD at most.

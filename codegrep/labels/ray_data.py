@@ -116,6 +116,7 @@ class ShardMiner:
         self._judge = judge.open() if judge.where == "miners" else None
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
+        """Work on the shards of a batch."""
         return _each(batch, self._one)
 
     def _one(self, shard: Shard, _: bytes) -> bytes:
@@ -140,6 +141,7 @@ class ShardJudge:
         self._files, self._judge, self._min_tokens = files, judge.open(), min_tokens
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, list[Any]]:
+        """Work on the shards of a batch."""
         return _each(batch, self._one)
 
     def _one(self, shard: Shard, packed: bytes) -> bytes:

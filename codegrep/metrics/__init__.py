@@ -1,0 +1,1 @@
+"""Retrieval scores and paired, clustered statistics. Pure."""

@@ -1,0 +1,1 @@
+"""Retrievers: from an issue to ranked files."""

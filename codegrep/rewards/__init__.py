@@ -1,0 +1,1 @@
+"""Reward designs, advantages, governance and turn scores: pure functions of plain data."""
