@@ -69,7 +69,7 @@ def _panels(designs: Sequence[ComparedDesign]) -> list[_Panel]:
     return [
         *panels,
         _Panel("F0.5 of training rollouts", "F0.5", ("rollout/f05",), everyone, from_zero=False),
-        _Panel("F0.5 of the checkpoints", "F0.5", ("ladder/f05",), everyone, from_zero=False),
+        _Panel("F0.5 of the checkpoints", "F0.5", ("checkpoint/f05",), everyone, from_zero=False),
         _Panel("KL to the reference", "nats/token", ("policy/kl",), everyone),
         _Panel("Tool-use turns", "turns a rollout", ("rollout/tool_turns",), everyone),
         _Panel("Completion length", "tokens, sampled", ("completions/generated",), everyone),

@@ -28,7 +28,7 @@ CURVES = (
     "completions/sampled",
     "optim/grad_norm",
     "group/drawn",
-    "ladder/f05",
+    "checkpoint/f05",
     "optim/tokens",
     "policy/logprob_gap",
     "seconds/step",
@@ -175,7 +175,7 @@ def _trained_by(client: MlflowClient, run: Run) -> str:
 def _curves(uri: str, run_id: str) -> History:
     wanted = (*CURVES, *EVENTS)
     past = history(TrackingHandle(uri, run_id), lambda name: name in wanted or name.startswith(EVENT_ROOMS))
-    return [row for row in past if "optim/tokens" in row or "ladder/f05" in row]
+    return [row for row in past if "optim/tokens" in row or "checkpoint/f05" in row]
 
 
 def _is_number(cell: object) -> bool:

@@ -139,7 +139,7 @@ class CheckpointSelection:
                 # Beside the run's lock too, where whoever searches over runs looks for it.
                 for file in (path, self.run_folder / CHECKPOINTS_FILE):
                     write_json(file, [asdict(each) for each in measured])
-                self.tracker.metrics({"ladder/f05": checkpoint.f05}, step=checkpoint.step)
+                self.tracker.metrics({"checkpoint/f05": checkpoint.f05}, step=checkpoint.step)
                 self.progress.say(
                     f"  step {checkpoint.step}: F0.5 {checkpoint.f05:.3f} on {checkpoint.issues} selection issues"
                 )

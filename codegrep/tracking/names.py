@@ -149,7 +149,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("seconds/stage_<stage>", "s", "wall time of one stage of the experiment"),
     Metric("seconds/run", "s", "wall time of this process's part of the run"),
     Metric("seconds/train", "s", "wall time of the whole training", "train_runtime"),
-    Metric("ladder/f05", "1", "mean file F0.5 of a checkpoint on the issues that choose the best one"),
+    Metric("checkpoint/f05", "1", "mean file F0.5 of a checkpoint on the issues that choose the best one"),
     Metric("system/<measure>", "", "use of the driver's machine; in the unit that ends its name"),
     Metric("system/<node>/<measure>", "", "use of another machine of the run; in the unit that ends its name"),
     Metric("warm_start/loss", "nats/token", "weighted cross-entropy on sampled tokens (colgrep, arXiv 2610.05099)"),

@@ -39,6 +39,12 @@ class Ended(NamedTuple):
         return lines[0]
 
 
+def ended(code: int, out: str, err: str) -> Ended:
+    """Without what holds of this machine (a CPU without bfloat16), which is no part of a mistake."""
+    lines = [line for line in err.splitlines(keepends=True) if not line.startswith("codegrep: note:")]
+    return Ended(code, out, "".join(lines))
+
+
 @pytest.fixture(scope="module")
 def clones(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two good repositories, and a bundle that is none."""
@@ -65,11 +71,11 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
         code = 0
         try:
             main()
-        except SystemExit as ended:
-            code = ended.code if isinstance(ended.code, int) else 0
+        except SystemExit as end:
+            code = end.code if isinstance(end.code, int) else 0
         said = capsys.readouterr()
         assert "ray" not in sys.modules or not sys.modules["ray"].is_initialized()
-        return Ended(code, said.out, said.err)
+        return ended(code, said.out, said.err)
 
     return run
 
@@ -268,7 +274,7 @@ def test_git_is_needed(clones: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         command, cwd=root, env={"PATH": "/nowhere", "HOME": str(tmp_path)}, capture_output=True, text=True, timeout=300
     )
-    assert "git" in Ended(done.returncode, done.stdout, done.stderr).line
+    assert "git" in ended(done.returncode, done.stdout, done.stderr).line
 
 
 def test_a_submitted_job_says_which_login_is_missing_before_it_asks_mlflow(

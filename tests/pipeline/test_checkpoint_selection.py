@@ -59,7 +59,7 @@ def test_validation_issues_choose_where_a_split_has_them_and_everything_held_out
 def test_what_is_held_out_by_role_never_chooses(validation: str) -> None:
     config = composed(*SWE_BENCH, f"data.split.validation={validation}")
     measured = Prepared((), issues_of("psf/requests"), "", roles={"psf/requests": "held_out_1"})
-    with pytest.raises(ConfigError, match=r"no issue is of data\.split\.validation"):
+    with pytest.raises(ConfigError, match=r"no issue of data\.split\.validation"):
         selection_issues(config, measured)
     own = composed(*SWE_BENCH, "data.split.validation=[]", "data.split.enforce_roles=false")
     assert len(selection_issues(own, measured)) == 8

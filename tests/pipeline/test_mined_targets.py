@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,10 +10,12 @@ from pyarrow import parquet
 
 from codegrep.errors import DataError
 from codegrep.issues.issue import Entity, Issue, LineRange
+from codegrep.issues.source import RepositoryLocation
 from codegrep.labels.targets import SCHEMA
 from codegrep.pipeline import mined_targets
 from codegrep.pipeline.stages import evaluate
 from codegrep.rollout.record import Rollout, Turn
+from codegrep.sandbox.repositories import Repositories
 from tests.pipeline.experiments import make_repository
 from tests.sandbox.trees import run_git
 
@@ -37,16 +37,10 @@ def samples(path: Path, *rows: tuple[str, str, list[str]]) -> Path:
     return path
 
 
-def context_of(folder: Path, repository: Path, targets: Path) -> Any:
-    places = {"o/r": {"local": str(repository), "url": ""}}
-    config = SimpleNamespace(
-        evaluate=SimpleNamespace(targets=str(targets)), sandbox=SimpleNamespace(clone_timeout=60.0)
-    )
-    return SimpleNamespace(
-        config=config,
-        places=SimpleNamespace(sandbox=folder / "sandbox"),
-        need=lambda stage: SimpleNamespace(read_json=lambda name: places),
-    )
+def targets_of(folder: Path, repository: Path, path: Path, held_out: list[Issue]) -> dict[str, tuple[str, ...]]:
+    repositories = Repositories(folder / "bare", clone_timeout=60.0)
+    locations = {"o/r": RepositoryLocation(local=repository)}
+    return mined_targets.held_out_targets(mined_targets.targets_file(str(path)), held_out, locations, repositories)
 
 
 def test_targets_are_united_over_attempts_and_exist_at_the_base_commit(tmp_path: Path, repository: Path) -> None:
@@ -59,7 +53,7 @@ def test_targets_are_united_over_attempts_and_exist_at_the_base_commit(tmp_path:
         ("i2", "f" * 40, [MINED]),  # another issue of that name
         ("elsewhere", head, [MINED]),
     )
-    assert mined_targets.load(context_of(tmp_path, repository, path), held_out) == {"i1": (GOLD, MINED)}
+    assert targets_of(tmp_path, repository, path, held_out) == {"i1": (GOLD, MINED)}
 
 
 def test_files_that_are_of_no_use_are_named(tmp_path: Path, repository: Path) -> None:
@@ -73,7 +67,7 @@ def test_files_that_are_of_no_use_are_named(tmp_path: Path, repository: Path) ->
         (tmp_path, "no file"),
     ):
         with pytest.raises(DataError, match=words):
-            mined_targets.load(context_of(tmp_path, repository, path), held_out)
+            targets_of(tmp_path, repository, path, held_out)
 
 
 def rollout(text: str, files: list[str]) -> Rollout:

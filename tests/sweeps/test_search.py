@@ -126,7 +126,7 @@ def test_values_reach_the_trial_and_the_printed_command(tmp_path: Path) -> None:
 
 def test_a_trial_that_cannot_be_run_says_why() -> None:
     named = searches.CommandLine(("+experiment=v3",), PassedOn()).trial({"train.grpo.kl": -1})
-    assert named.run == "" and "train.grpo.kl is negative" in named.refused
+    assert named.run == "" and "train.grpo.kl" in named.refused
 
 
 def test_a_choice_that_cannot_be_written_is_refused_at_once() -> None:

@@ -248,7 +248,7 @@ def whole_run(folder: Path) -> tuple[Numbers, Numbers]:
 def checkpoints(folder: Path) -> tuple[Numbers, Numbers]:
     """A training of two steps, measured after the second."""
     logged = Logged()
-    train = SimpleNamespace(grpo=SimpleNamespace(steps=2), ladder=SimpleNamespace(every=2))
+    train = SimpleNamespace(grpo=SimpleNamespace(steps=2), checkpoint_selection=SimpleNamespace(every=2))
     one = checkpoint_selection.MeasuredCheckpoint(2, 0.375, 8, 0, "a")
     nothing: Any = None
     selection = checkpoint_selection.CheckpointSelection(
@@ -266,7 +266,7 @@ def checkpoints(folder: Path) -> tuple[Numbers, Numbers]:
         patch.setattr(checkpoint_selection.CheckpointSelection, "_measure", lambda *args: one)
         last: Any = SimpleNamespace(step=2, adapter=folder, stopped="")
         selection.train(lambda step: last)
-    return logged.numbers, {"ladder/f05": 0.375}
+    return logged.numbers, {"checkpoint/f05": 0.375}
 
 
 def system(folder: Path) -> tuple[Numbers, Numbers]:

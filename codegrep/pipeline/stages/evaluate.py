@@ -52,7 +52,7 @@ def inputs(config: Config, prepared: Prepared, policies: Policies) -> dict[str, 
         "targets": file_content(targets_file(evaluation.targets)) if evaluation.targets else None,
     }
     if config.train.checkpoint_selection.every:  # its selection issues are left out
-        deciding["ladder"] = config.train.checkpoint_selection
+        deciding["checkpoint_selection"] = config.train.checkpoint_selection
     if set(evaluation.baselines) & set(BM25):
         deciding["bm25"] = _bm25_inputs(prepared)
     if set(evaluation.baselines) & set(SCRIPTED):

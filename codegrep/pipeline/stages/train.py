@@ -48,7 +48,7 @@ def inputs(config: Config, warm_start: Artifact, training: TrainingSet) -> dict[
     if train.early_stop.enabled:
         deciding["early_stop"] = train.early_stop
     if train.checkpoint_selection.every:
-        deciding["ladder"] = train.checkpoint_selection
+        deciding["checkpoint_selection"] = train.checkpoint_selection
     if config.engine.vllm:
         # Another engine samples the same distribution with other draws; a stale one samples another distribution.
         deciding["engine"] = [config.engine.name, config.engine.sync]
