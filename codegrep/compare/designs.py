@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, is_dataclass
-from typing import Any, get_type_hints
+from dataclasses import dataclass, is_dataclass
 
 from codegrep.compare.runs import LeftOut, RunRecord
 from codegrep.config import Config
+from codegrep.config.reading import walk
 from codegrep.tracking.parameters import as_text
 
 # What does not change a result, by prefix of the parameter's name. The seed is what runs of one design differ in.
@@ -98,17 +98,12 @@ def changes_results(key: str) -> bool:
 
 @functools.cache
 def default_of(key: str) -> str:
-    """What a setting is where nobody says it, as MLflow's parameters show it; "" for keys without a default of their
-    own, such as the arguments of a reward.
-    """
-    kind: Any = Config
-    *groups, last = key.split(".")
-    for name in groups:
-        kind = get_type_hints(kind).get(name) if is_dataclass(kind) else None
-    for one in fields(kind) if is_dataclass(kind) else ():
-        if one.name == last:
-            made = one.default_factory() if one.default_factory is not MISSING else one.default
-            return "" if made is MISSING or is_dataclass(made) else as_text(made)
+    """Return a setting's default as MLflow's parameters show it; "" without one, as for arguments of a reward."""
+    for known, (group, name) in walk(Config):
+        if known == key:
+            field = group.__pydantic_fields__[name]  # type: ignore[attr-defined]
+            value = None if field.is_required() else field.get_default(call_default_factory=True)
+            return "" if field.is_required() or is_dataclass(value) else as_text(value)
     return ""
 
 
