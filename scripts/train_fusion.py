@@ -30,7 +30,6 @@ from codegrep.issues.issue import Issue
 from codegrep.issues.paths import is_gold_path
 from codegrep.issues.repositories import list_repositories
 
-
 LEAST_SCALE = 0.1
 
 
