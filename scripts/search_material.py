@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from codegrep.index.digest import unit_text
 from codegrep.index.history import commit_files
-from codegrep.index.store import unit_text
 from codegrep.index.terms import words_of
 from codegrep.index.units import Unit, units_of
 from codegrep.issues.git import Repo, blob, open_repository

@@ -30,6 +30,8 @@ from codegrep.issues.issue import Issue
 from codegrep.issues.paths import is_gold_path
 from codegrep.issues.repositories import list_repositories
 
+LEAST_SCALE = 0.1
+
 
 def features_of(folder: Path, issues: Sequence[Issue], model: StaticModel, index: Path) -> list[dict[str, np.ndarray]]:
     """Features and gold of the candidates of each issue of one repository."""
@@ -49,8 +51,8 @@ def fit(examples: Sequence[tuple[np.ndarray, np.ndarray, float]], strength: floa
     """Weights of a conditional logit with an L2 penalty. examples: features, gold, weight of the issue."""
     usable = [(x, gold, weight) for x, gold, weight in examples if gold.any() and not gold.all()]
     rows = np.concatenate([x for x, _, _ in usable])
-    means, scales = rows.mean(axis=0), rows.std(axis=0)
-    scales[scales < 1e-6] = 1.0
+    # What commit messages hardly ever have (tracebacks, imports) would get a large weight from a few of them.
+    means, scales = rows.mean(axis=0), np.maximum(rows.std(axis=0), LEAST_SCALE)
     standard = (rows - means) / scales
     gold = np.concatenate([g for _, g, _ in usable])
     starts = np.cumsum([0, *(len(g) for _, g, _ in usable[:-1])])
@@ -80,7 +82,7 @@ def main() -> int:
     parser.add_argument("--work", type=Path, default=Path("outputs/search"), help="folder of intermediate files")
     parser.add_argument("--out", type=Path, default=SHIPPED)
     parser.add_argument("--commits", type=int, default=60, help="most fix commits of a repository")
-    parser.add_argument("--strength", type=float, default=1e-3, help="of the penalty on the weights")
+    parser.add_argument("--strength", type=float, default=3e-2, help="of the penalty on the weights")
     given = parser.parse_args()
     examples = []
     try:

@@ -13,9 +13,9 @@ import pyarrow.feather as feather
 from numpy.typing import NDArray
 
 from codegrep.errors import DataError
+from codegrep.index.digest import Meta, digest
 from codegrep.index.static import StaticModel
-from codegrep.index.terms import Counts, count_terms
-from codegrep.index.units import Unit, units_of
+from codegrep.index.terms import Counts
 
 _VERSION = 1  # of the units and terms; other versions are other folders
 _MAX_SEGMENTS = 32
@@ -32,26 +32,19 @@ class BlobUnits:
         vectors: (n, D) float16 sums of word vectors, not normalised.
     """
 
-    meta: Sequence[tuple[str, str, int, int, str, str]]
+    meta: Sequence[Meta]
     words: Counts
     vectors: NDArray[np.float16]
 
 
-def unit_text(unit: Unit) -> str:
-    """What of a unit is counted; the words of its name and docstring count twice, for its body has them too."""
-    return f"{unit.name}\n{unit.docstring}\n{unit.body}"
-
-
 def digest_files(files: Sequence[tuple[str, bytes]], model: StaticModel) -> list[BlobUnits]:
     """Divide files (path, content) into units, count their words and embed them."""
-    divided = [units_of(path, content) for path, content in files]
-    words = count_terms(unit_text(unit) for units in divided for unit in units)
+    divided, words = digest(files)
     vectors = model.embed(words).astype(np.float16)
     blobs = []
     first = 0
-    for units in divided:
-        last = first + len(units)
-        meta = [(u.kind, u.name, u.start, u.end, u.signature, u.docstring.partition("\n")[0]) for u in units]
+    for meta in divided:
+        last = first + len(meta)
         blobs.append(BlobUnits(meta, words.part(first, last), vectors[first:last]))
         first = last
     return blobs

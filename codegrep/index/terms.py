@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import zlib
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,6 +80,17 @@ def count_terms(texts: Iterable[str]) -> Counts:
     starts = np.searchsorted(distinct, np.arange(len(lengths) + 1, dtype=np.uint64) << np.uint64(32))
     terms = (distinct & np.uint64(0xFFFFFFFF)).astype(np.uint32)
     return Counts(terms, np.minimum(counts, 65_535).astype(np.uint16), starts.astype(np.int64))
+
+
+def joined(parts: Sequence[Counts]) -> Counts:
+    """The texts of several counts, one after another."""
+    offsets = np.cumsum([0, *(len(part.terms) for part in parts)])
+    starts = [part.starts[:-1] + offset for part, offset in zip(parts, offsets, strict=False)]
+    return Counts(
+        np.concatenate([part.terms for part in parts]),
+        np.concatenate([part.counts for part in parts]),
+        np.concatenate([*starts, offsets[-1:]]),
+    )
 
 
 class _Identifiers(dict[str, int]):

@@ -25,7 +25,7 @@ SKIPPED_FOLDERS = frozenset({"__pycache__", "venv", ".venv", "env", "build", "di
 # Text that holds data.
 _DATA_SUFFIXES = (".csv", ".tsv", ".json", ".svg", ".lock", ".po", ".pot", ".map", ".min.js", ".min.css", ".ipynb")
 _PATH_COUNT = 3  # a word of the path counts as often in BM25
-_FLUSHED = 500  # blobs that a killed process loses at most
+_FLUSHED = 2_000  # blobs that a killed process loses at most
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ import codegrep.index.tree as tree_module
 from codegrep.errors import DataError, RepositoryError
 from codegrep.index.search import INDEXES, Bm25Index, HybridIndex, StaticIndex
 from codegrep.index.static import StaticModel, load_static
+from codegrep.index.store import digest_files
 from codegrep.index.tree import TreeIndexer, folder_files
 from tests.index.made_models import hand_model
 
@@ -148,6 +149,17 @@ def test_a_killed_process_loses_the_last_blobs_only(
     digested.clear()
     TreeIndexer(tmp_path / "index", hand_model()).index("o/n", files)
     assert digested == [files[4].path]
+
+
+def test_a_second_process_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    files = [(f"a{n}.py", f"def f{n}():\n    return {n}\n".encode()) for n in range(20)] + [("b.bin", b"\0")]
+    alone = digest_files(files, hand_model())
+    monkeypatch.setattr("codegrep.index.digest._MANY", 2)
+    together = digest_files(files, hand_model())
+    for one, other in zip(alone, together, strict=True):
+        assert one.meta == other.meta
+        assert one.words.terms.tolist() == other.words.terms.tolist()
+        assert one.words.starts.tolist() == other.words.starts.tolist()
 
 
 def test_many_small_files_of_an_index_are_joined(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
