@@ -26,7 +26,7 @@ rollout
 training
 compose hydra_settings
 pipeline
-labels lab compare
+labels lab compare serve
 sweeps
 submit
 cli

@@ -201,7 +201,7 @@ def folder_files(root: Path) -> list[SourceFile]:
     """
     if not root.is_dir():
         raise RepositoryError(f"there is no folder {root}", "Prepare the repositories again")
-    return [_source_file(root, path) for path in sorted(_walk(root))]
+    return [source_file(root, path) for path in sorted(_walk(root))]
 
 
 def is_indexed(path: str) -> bool:
@@ -223,7 +223,8 @@ def _walk(root: Path) -> Iterator[str]:
                     yield path
 
 
-def _source_file(root: Path, path: str) -> SourceFile:
+def source_file(root: Path, path: str) -> SourceFile:
+    """Return a file as it is on the disk, keyed by the blob hash that git would give it."""
     try:
         content = (root / path).read_bytes()
     except OSError:
