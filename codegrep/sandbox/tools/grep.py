@@ -8,7 +8,7 @@ import contextlib
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ from codegrep.protocol.observation import ROW_TEXT_CHARS
 from codegrep.sandbox.guard import Guard, PathRefused
 from codegrep.sandbox.tools.arguments import check_arguments
 from codegrep.sandbox.tools.formatting import fit, shown_line, shown_path
-from codegrep.sandbox.tools.literals import whole_literals
+from codegrep.sandbox.tools.literals import any_text, whole_literals
 from codegrep.sandbox.tools.matches import (
     MAX_OUTPUT,
     BlockReader,
@@ -156,18 +156,31 @@ class Grep:
     async def _parts(self, search: _Search, found: Found) -> _Parts:
         """Return what is around the first match of those lines of which the model is shown only a part."""
         limits = self._limits
-        lines: Iterator[tuple[bytes, bytes]]
+        lines, most = found.first, limits.max_line_chars
         if limits.observation == "table":
-            lines, most = ((h.path, h.telling) for h in found.telling), ROW_TEXT_CHARS
-        else:
-            lines, most = iter(found.first), limits.max_line_chars
-        read = ((path, *numbered(line, self._width)) for path, line in lines)
-        long = {(path, number) for path, number, text in read if len(text.strip()) > most}
-        if not long:
-            return {}
-        places = await search.places(long)
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, _parts_of_lines, search, places, self._width)
+            lines, most = [(hits.path, hits.telling) for hits in found.telling], ROW_TEXT_CHARS
+        texts = any_text(search.pattern, search.ignore_case)
+        parts: _Parts = {}
+        unknown: list[tuple[bytes, int]] = []
+        for path, line in lines:
+            if len(line) <= most:
+                continue
+            number, text = numbered(line, self._width)
+            if len(text.strip()) <= most:
+                continue
+            content = line.partition(b":")[2]
+            match = texts.search(content) if texts is not None and len(content) < self._width else None
+            if match is None:
+                unknown.append((path, number))
+            else:
+                parts[path, number] = (text, len(content[: match.start()].decode("utf-8", "replace")))
+        if unknown:
+            places = await search.places(unknown)
+            reading = asyncio.get_running_loop().run_in_executor(
+                self._threads, _parts_of_lines, search, places, self._width
+            )
+            parts |= await reading
+        return parts
 
     def _outcome(self, search: _Search, found: Found, parts: _Parts) -> Outcome:
         limits = self._limits
@@ -245,7 +258,7 @@ class _Search:
         hits = self._in_order(await self._read(command, 8 * MAX_OUTPUT, counts=True))
         places = [os.fsdecode(h.path) for h in hits[:MAX_FILES]]
         command = self.programs.matches(
-            self.pattern, places, [], self.ignore_case, width, per_file=max(1, self.limits.max_matches)
+            self.pattern, places, [], self.ignore_case, width, per_file=self.limits.max_matches
         )
         lines = {h.path: h for h in (await self._read(command, 8 * MAX_OUTPUT)).hits()}
         return [h.with_lines(lines.get(h.path)) for h in hits]
@@ -287,7 +300,7 @@ class _Search:
         return [] if self.is_file else self.include
 
     async def _read(self, command: Sequence[str], max_output: int, counts: bool = False) -> MatchReader:
-        keep = max(1, self.limits.max_matches)
+        keep = self.limits.max_matches
         reader = (
             MatchReader(keep, max_output, name_words(self.pattern), counts)
             if counts or not self.programs.has_ripgrep

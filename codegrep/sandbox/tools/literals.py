@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from functools import lru_cache
+
 #: A text, in UTF-8, in pieces; between two pieces stands any one character.
 Text = tuple[bytes, ...]
 
@@ -40,3 +43,12 @@ def whole_literals(pattern: str, ignore_case: bool) -> tuple[Text, ...] | None:
     if len(found) > _MOST or not all(map(all, found)):
         return None
     return tuple(tuple(piece.encode("utf-8") for piece in text) for text in dict.fromkeys(map(tuple, found)))
+
+
+@lru_cache(maxsize=256)
+def any_text(pattern: str, ignore_case: bool) -> re.Pattern[bytes] | None:
+    """Return a pattern for the first of its texts in a line, in UTF-8; None where `pattern` is more than texts."""
+    texts = whole_literals(pattern, ignore_case)
+    if texts is None:
+        return None
+    return re.compile(b"|".join(b".".join(map(re.escape, text)) for text in texts), re.IGNORECASE if ignore_case else 0)
