@@ -13,6 +13,7 @@ from codegrep.config.experiment import Config
 from codegrep.errors import ConfigError
 
 T = TypeVar("T")
+_UNKNOWN = frozenset({"extra_forbidden", "unexpected_keyword_argument"})  # pydantic's names
 
 
 def checked(kind: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
@@ -29,7 +30,9 @@ def checked(kind: type[T], values: Mapping[str, Any], prefix: str = "") -> T:
     try:
         return TypeAdapter(kind).validate_python(dict(values))
     except ValidationError as error:
-        raise _one_line(error.errors()[0], prefix) from None
+        # A mistyped key before the one that is missing because of it.
+        first = min(error.errors(), key=lambda one: one["type"] not in _UNKNOWN)
+        raise _one_line(first, prefix) from None
 
 
 def known_keys() -> list[str]:
@@ -77,9 +80,9 @@ def _group_in(hint: Any) -> tuple[type | None, bool]:
 def _one_line(error: Any, prefix: str) -> ConfigError:
     location, value, what = error["loc"], error["input"], error["msg"]
     key = prefix + ".".join(str(part) for part in location if not isinstance(part, int))
+    if error["type"] in _UNKNOWN:
+        return unknown_key(key)
     match error["type"]:
-        case "extra_forbidden" | "unexpected_keyword_argument":
-            return unknown_key(key)
         case "missing":
             return ConfigError(f"{key} is not set", f"Give it on the command line: {key}=…")
         case "value_error":

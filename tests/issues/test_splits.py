@@ -149,7 +149,7 @@ def test_json_and_fingerprint() -> None:
 @given(
     st.sets(st.tuples(st.integers(0, 8), st.integers(0, 30)), min_size=1),
     st.floats(0.01, 0.99),
-    st.integers(),
+    st.integers(min_value=0),
     st.sampled_from(["repository", "instance"]),
 )
 def test_every_split_is_a_partition_without_leaks(keys: set[tuple[int, int]], share: float, seed: int, by: str) -> None:
