@@ -98,6 +98,9 @@ def _resolve(name: str, key: str) -> Callable[..., Any]:
         function = pkgutil.resolve_name(name)
     except (ImportError, AttributeError, ValueError) as problem:
         raise ConfigError(f"{key}.function: there is no {name!r} ({problem})", _nearest_function(name)) from problem
+    except Exception as problem:  # a user's module does not import: a syntax error, a name that is not there …
+        kind = type(problem).__name__
+        raise ConfigError(f"{key}.function: the module of {name!r} fails: {kind}: {problem}", "Mend it") from problem
     if not callable(function):
         raise ConfigError(
             f"{key}.function: {name!r} is {type(function).__name__}, not a function", _nearest_function(name)

@@ -154,3 +154,13 @@ def test_the_ground_floor_stays_light() -> None:
         [sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True, timeout=120
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_module_that_does_not_import_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_reward.py").write_text("def f(:\n", encoding="utf-8")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(
+        ConfigError, match=r"reward\.function: the module of 'broken_reward\.f' fails: SyntaxError"
+    ) as error:
+        load_reward(config("broken_reward.f"))
+    assert "\n" not in str(error.value)
