@@ -27,7 +27,7 @@ class TeacherConfig:
     reads: int = setting("candidates that it reads", ge=0)
     read_lines: int = setting("lines of each read", ge=1)
     read_margin: float = setting(
-        "it reads when the second candidate scores at least this share of the first; 0: always", ge=0, le=1
+        "it reads when the second candidate scores at least this share of the first; 0: always, above 1: never", ge=0
     )
     max_answer_files: int = setting("gold files of an answer at most", ge=1)
 
