@@ -72,7 +72,7 @@ def test_help_names_everything_that_can_be_typed() -> None:
         (("+experiment=v3", "train.grpo.kl=much"), ("train.grpo.kl", "much")),
         (("+experiment=v3", "rewardd=v2"), ("unknown key 'rewardd'", "reward")),
         (("+experiment=v3", "reward=v9"), ("no reward called 'v9'", "v1")),
-        (("+experiment=v3", "train.grpo.group_size=1"), ("train.grpo.group_size", "at least two")),
+        (("+experiment=v3", "train.grpo.group_size=1"), ("train.grpo.group_size=1", "greater than or equal to 2")),
         (("+experiment=v3", "stages=[train,evalute]"), ("evalute", "evaluate")),
         (("+experiment=v3", "data=swe_bench"), ("data.sources.swe_bench.args.path", "not set")),
     ],
