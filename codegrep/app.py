@@ -11,35 +11,18 @@ from typing import cast
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.errors import HydraException
 from hydra.types import RunMode
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
-from yaml import YAMLError
 
 from codegrep.conf_folder import CONF
 from codegrep.ending import end
-from codegrep.errors import CodegrepError
 
 
 def start() -> None:
-    """Let Hydra read the command line and run what it says.
-
-    Raises:
-        CodegrepError: what a person has to mend, in one line.
-    """
-    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors come up to here instead of a trace printed by Hydra
+    """Let Hydra read the command line and run what it says."""
+    os.environ.setdefault("HYDRA_FULL_ERROR", "1")  # errors come up to the caller instead of a trace printed by Hydra
     _register_launcher()
-    try:
-        _run()
-    except (HydraException, OmegaConfBaseException, YAMLError, ValueError) as error:
-        raise _explained(error) from error
-
-
-def _explained(error: Exception) -> CodegrepError:
-    from codegrep.compose import explain
-
-    return explain(error)
+    _run()
 
 
 @hydra.main(version_base="1.3", config_path=str(CONF), config_name="config")

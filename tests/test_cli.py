@@ -7,9 +7,10 @@ import subprocess
 import sys
 
 import pytest
+import yaml
 
 from codegrep import __main__ as entry
-from codegrep import cli
+from codegrep import __version__, cli
 from codegrep.cli import COMMANDS, Command
 from codegrep.errors import ConfigError
 
@@ -61,3 +62,53 @@ def test_a_near_miss_is_named(one: None, monkeypatch: pytest.MonkeyPatch, capsys
     with pytest.raises(SystemExit):
         entry.main()
     assert "Did you mean count?" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("v3", "there is no command 'v3'. Did you mean +experiment=v3?"),
+        ("comparee", "Did you mean compare?"),
+        ("zzz", "See python -m codegrep --help"),
+    ],
+)
+def test_a_bare_word_that_is_no_command_is_answered(
+    word: str, answer: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["codegrep", word])
+    with pytest.raises(SystemExit) as end:
+        entry.main()
+    assert end.value.code == 2
+    assert answer in capsys.readouterr().err
+
+
+def test_the_version(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["codegrep", "--version"])
+    entry.main()
+    assert capsys.readouterr().out == f"codegrep {__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--cfg", "job", "+experiment=v3", "seed=1"],
+        ["+experiment=v3", "--cfg", "job", "seed=1"],
+        ["+experiment=v3", "seed=1", "--cfg", "job"],
+    ],
+)
+def test_options_of_hydra_stand_anywhere(words: list[str]) -> None:
+    assert entry.options_first(words) == ["--cfg", "job", "+experiment=v3", "seed=1"]
+
+
+def test_an_error_of_yaml_in_a_command_is_one_line(
+    one: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(command: Command, argv: list[str]) -> int:
+        return int(yaml.safe_load("a: [1"))
+
+    monkeypatch.setattr(sys, "argv", ["codegrep", "count"])
+    monkeypatch.setattr(cli, "run", broken)
+    with pytest.raises(SystemExit) as end:
+        entry.main()
+    assert end.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1

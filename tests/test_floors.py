@@ -16,7 +16,7 @@ HOUSE = Path(codegrep.__file__).parent
 # From the ground up. A room may import every room of the lines before its own, and no other of its own line.
 FLOORS = """
 errors text conf_folder
-overrides ending
+overrides
 config
 issues
 runtime protocol metrics tracking index
@@ -30,7 +30,8 @@ labels lab compare serve
 sweeps
 submit
 cli
-usage app
+usage ending
+app
 __main__
 """
 LEVEL = {room: level for level, line in enumerate(FLOORS.split("\n")) for room in line.split()}

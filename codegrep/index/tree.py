@@ -201,7 +201,7 @@ def folder_files(root: Path) -> list[SourceFile]:
     """
     if not root.is_dir():
         raise RepositoryError(f"there is no folder {root}", "Prepare the repositories again")
-    return [source_file(root, path) for path in sorted(_walk(root))]
+    return [source_file(root, path) for path in sorted(path for path, _ in walk(root) if is_indexed(path))]
 
 
 def is_indexed(path: str) -> bool:
@@ -209,7 +209,8 @@ def is_indexed(path: str) -> bool:
     return not path.lower().endswith(_DATA_SUFFIXES)
 
 
-def _walk(root: Path) -> Iterator[str]:
+def walk(root: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yield the regular files below a folder with their paths, without SKIPPED_FOLDERS; links are left out."""
     pending = [""]
     while pending:
         folder = pending.pop()
@@ -219,8 +220,8 @@ def _walk(root: Path) -> Iterator[str]:
                 if entry.is_dir(follow_symlinks=False):
                     if entry.name not in SKIPPED_FOLDERS:
                         pending.append(f"{path}/")
-                elif entry.is_file(follow_symlinks=False) and is_indexed(path):
-                    yield path
+                elif entry.is_file(follow_symlinks=False):
+                    yield path, entry
 
 
 def source_file(root: Path, path: str) -> SourceFile:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections import Counter, OrderedDict
@@ -17,12 +16,12 @@ from numpy.typing import NDArray
 from codegrep.errors import RepositoryError
 from codegrep.index.okapi import Okapi
 from codegrep.index.terms import term_id
+from codegrep.index.tree import walk
 from codegrep.issues.issue import Issue
 from codegrep.issues.paths import is_test_path
 from codegrep.retrievers.retriever import Retrieved
 
 # The paper's list, and git's own folder.
-SKIPPED_FOLDERS = frozenset({"__pycache__", "venv", ".venv", "env", "build", "dist", ".eggs", ".git"})
 _DELETED = re.compile(r"[^a-zA-Z0-9_./\s]+")
 _PATH_PARTS = re.compile(r"[/.]")
 
@@ -216,21 +215,9 @@ def _python_files(tree: Path, *, include_tests: bool) -> Iterator[_FileState]:
     """Regular .py files in the order of their paths. Links are left out: they repeat a file or lead out of the tree."""
     if not tree.is_dir():
         raise RepositoryError(f"there is no folder {tree}", "Prepare the repositories again")
-    found: list[_FileState] = []
-    pending = [""]
-    while pending:
-        folder = pending.pop()
-        with os.scandir(tree / folder) as entries:
-            for entry in entries:
-                path = f"{folder}{entry.name}"
-                if entry.is_dir(follow_symlinks=False):
-                    if entry.name not in SKIPPED_FOLDERS:
-                        pending.append(f"{path}/")
-                elif _is_python(entry) and (include_tests or not is_test_path(path)):
-                    status = entry.stat(follow_symlinks=False)
-                    found.append(_FileState(path, status.st_size, status.st_mtime_ns, status.st_ino))
+    found = []
+    for path, entry in walk(tree):
+        if path.endswith(".py") and (include_tests or not is_test_path(path)):
+            status = entry.stat(follow_symlinks=False)
+            found.append(_FileState(path, status.st_size, status.st_mtime_ns, status.st_ino))
     return iter(sorted(found, key=lambda state: state.path))
-
-
-def _is_python(entry: os.DirEntry[str]) -> bool:
-    return entry.name.endswith(".py") and entry.is_file(follow_symlinks=False)

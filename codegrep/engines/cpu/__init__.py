@@ -15,6 +15,8 @@ Importing this package imports no torch.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -47,3 +49,14 @@ def has_native_bfloat16(cpu_info: Path = _CPU_INFO) -> bool:
     lines = cpu_info.read_text(encoding="utf-8", errors="replace").splitlines()
     flags = next((line for line in lines if line.startswith(("flags", "Features"))), "")
     return not _BFLOAT16_FLAGS.isdisjoint(flags.split())
+
+
+@contextmanager
+def attention(config: Any, name: str) -> Iterator[None]:
+    """Within, let a model of this configuration attend by the registered function of that name."""
+    before = config._attn_implementation
+    config._attn_implementation = name
+    try:
+        yield
+    finally:
+        config._attn_implementation = before

@@ -17,7 +17,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from codegrep.engines.cpu import on_cpu
+from codegrep.engines.cpu import attention, on_cpu
 
 NAME = "codegrep_causal"
 _BLOCK = 128  # queries of one matrix product
@@ -40,12 +40,8 @@ def causal_attention(model: PreTrainedModel) -> Iterator[None]:
         return
     ALL_ATTENTION_FUNCTIONS.register(NAME, _attention)
     ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, lambda *_args, **_kwargs: None)
-    before = config._attn_implementation
-    config._attn_implementation = NAME
-    try:
+    with attention(config, NAME):
         yield
-    finally:
-        config._attn_implementation = before
 
 
 def _attention(

@@ -17,7 +17,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, sdpa_mask
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
-from codegrep.engines.cpu import on_cpu
+from codegrep.engines.cpu import attention, on_cpu
 
 NAME = "codegrep_folded"
 
@@ -49,10 +49,5 @@ def folded(model: Any) -> Iterator[None]:
         return
     ALL_ATTENTION_FUNCTIONS.register(NAME, folded_attention)
     ALL_MASK_ATTENTION_FUNCTIONS.register(NAME, sdpa_mask)
-    config = model.config
-    before = config._attn_implementation
-    config._attn_implementation = NAME
-    try:
+    with attention(model.config, NAME):
         yield
-    finally:
-        config._attn_implementation = before
