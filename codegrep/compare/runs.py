@@ -36,7 +36,7 @@ CURVES = (
 )
 # What was held back or went wrong in training: all names of these rooms, and single ones.
 EVENT_ROOMS = ("errors/", "guard/", "judge/", "masked/", "rollout/exit_")
-EVENTS = ("completions/clipped_ratio", "group/dead_rate", "policy/sequence_masked", "process/invalid")
+EVENTS = ("completions/clipped_ratio", "group/dead_rate", "policy/sequence_masked", "turn_scores/invalid")
 
 
 @dataclass(frozen=True)

@@ -15,5 +15,5 @@ class AnswerJudgeConfig:
     judge: str | None = setting("dotted name of the judge's class; null: nobody is asked", default=None)
     params: dict[str, Any] = setting("its keyword arguments, checked by the class", default_factory=dict)
     max_failed_share: float = setting(
-        "answers of a step without a verdict beyond which training stops; 1: never", ge=0, le=1, default=0.5
+        "answers of a step without a judgement beyond which training stops; 1: never", ge=0, le=1, default=0.5
     )

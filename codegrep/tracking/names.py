@@ -4,8 +4,8 @@ Names are paths, `<room>/<what>`, so that MLflow groups them into one section a 
 for any name that a user gives (a reward part, a retriever).
 
 Of a GRPO step, reward/, rollout/, group/, completions/ and errors/ describe every rollout that was drawn. Where dropped
-groups are refilled, kept/ describes those that the step trains on in the same way. advantage/, masked/, process/ and
-policy/ are about what it trains on. A rollout is lost when the machine failed it or its prompt exceeds the context.
+groups are refilled, kept/ describes those that the step trains on in the same way. advantage/, masked/, turn_scores/
+and policy/ are about what it trains on. A rollout is lost when the machine failed it or its prompt exceeds the context.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ CATALOGUE: tuple[Metric, ...] = (
     ),
     Metric("masked/dead_group", "rollouts", "rollouts left out of the loss since their group has no spread"),
     Metric("masked/tokens", "1", "share of sampled tokens that are not in the loss"),
-    Metric("process/weighted", "1", "share of rollouts whose turns were scored and weighted (arXiv 2605.07276)"),
-    Metric("process/invalid", "rollouts", "rollouts whose turn scores could not be used, in the step"),
-    Metric("process/score", "1", "turn score, mean over scored tokens"),
-    Metric("process/weight_max", "1", "largest turn weight of a scored rollout, mean"),
-    Metric("judge/rollouts", "rollouts", "rollouts whose reward needed a judge's verdict, in the step"),
-    Metric("judge/consistent", "1", "share of the verdicts that found an answer consistent with the reference"),
-    Metric("judge/cache_hits", "1", "share of those rollouts on whose answer there was a verdict already"),
-    Metric("judge/failed", "rollouts", "rollouts that needed a verdict and got none, in the step"),
+    Metric("turn_scores/weighted", "1", "share of rollouts whose turns were scored and weighted (arXiv 2605.07276)"),
+    Metric("turn_scores/invalid", "rollouts", "rollouts whose turn scores could not be used, in the step"),
+    Metric("turn_scores/score", "1", "turn score, mean over scored tokens"),
+    Metric("turn_scores/weight_max", "1", "largest turn weight of a scored rollout, mean"),
+    Metric("judge/rollouts", "rollouts", "rollouts whose reward needed a judge, in the step"),
+    Metric("judge/consistent", "1", "share of the judgements that found an answer consistent with the reference"),
+    Metric("judge/cache_hits", "1", "share of those rollouts whose answer had been judged before"),
+    Metric("judge/failed", "rollouts", "rollouts that needed a judgement and got none, in the step"),
     Metric("judge/failed_share", "1", "their share of the rollouts that needed one"),
     Metric("judge/requests", "requests", "requests to the judge, tries again included, in the step"),
     Metric("judge/tokens", "tokens", "tokens of the judge's questions and answers, as its server counts, in the step"),

@@ -23,7 +23,7 @@ def signal_sums(batch: Sequence[ScoredRollout], advantages: Sequence[float], flo
     for cause in CAUSES:
         tally.total(f"masked/{cause}", 0.0)
     tally.total("masked/dead_group", 0.0)
-    tally.total("process/invalid", 0.0)
+    tally.total("turn_scores/invalid", 0.0)
     for scored, advantage in zip(batch, advantages, strict=True):
         _add_mask(tally, scored)
         if scored.score.reward is not None and not scored.rollout.lost:
@@ -67,10 +67,10 @@ def _add_advantage(tally: Tally, scored: ScoredRollout, advantage: float, floor:
     tally.mean("advantage/mass", mass, scored.rollout.generated_tokens)
     if scored.turn_status == "off":
         return
-    tally.mean("process/weighted", float(scored.turn_status == "weighted"))
-    tally.total("process/invalid", float(scored.turn_status == "invalid"))
+    tally.mean("turn_scores/weighted", float(scored.turn_status == "weighted"))
+    tally.total("turn_scores/invalid", float(scored.turn_status == "invalid"))
     if scored.turn_scores is not None:
-        tally.mean("process/weight_max", max((w for w, n in zip(weights, tokens, strict=True) if n), default=1.0))
+        tally.mean("turn_scores/weight_max", max((w for w, n in zip(weights, tokens, strict=True) if n), default=1.0))
         for score, count in zip(scored.turn_scores, tokens, strict=True):
             if score is not None:
-                tally.mean("process/score", count * score, count)
+                tally.mean("turn_scores/score", count * score, count)

@@ -14,7 +14,7 @@ DESIGNS = ("v1", "v2", "v3", "swe_grep", "colgrep", "codescout", "signal_reshapi
 # What is a design's own: parts of its reward, turn scores, the correction for the sampler. Two are there when a model
 # made a call at all.
 OWN = (
-    *("reward/", "kept/", "process/", "policy/sequence_"),
+    *("reward/", "kept/", "turn_scores/", "policy/sequence_"),
     *("errors/parse", "rollout/duplicate_calls"),
 )
 # Logged where tokens are in the loss: colgrep drops groups without spread, and those of an untrained model have none.
@@ -82,7 +82,7 @@ def test_every_design_has_its_curves(design: str, curves: dict[str, dict[str, di
     for name in OF_AN_UPDATE:
         assert set(found.get(name, ())) == trained_on, (name, found.get(name), trained_on)
     if design == "signal_reshaping":
-        assert "process/weighted" in curves[design]
+        assert "turn_scores/weighted" in curves[design]
     if design == "swe_grep":
         assert "policy/sequence_ratio" in curves[design]
         assert "rollout/exit_malformed" in curves[design]

@@ -68,7 +68,7 @@ STEP = {
     "masked/infrastructure": 1,
     "masked/dead_group": 3,
     "masked/tokens": 1 - (8 + 7) / 54,
-    "process/invalid": 0,
+    "turn_scores/invalid": 0,
     "group/drawn": 2,
     "group/refilled": 0,
     "optim/learning_rate": 2e-2,

@@ -96,14 +96,14 @@ def test_what_is_logged() -> None:
     )
     for cause, count in (("max_tokens", 2), ("infrastructure", 2), ("excessive_calls", 2), ("repetition", 2)):
         assert numbers[f"masked/{cause}"] == count
-    assert numbers["masked/answer"] == numbers["masked/dead_group"] == numbers["process/invalid"] == 0
+    assert numbers["masked/answer"] == numbers["masked/dead_group"] == numbers["turn_scores/invalid"] == 0
     sampled = sum(one.rollout.generated_tokens for one in batch)
     inside = sum(sum(one.mask) for one in batch)
     assert numbers["masked/tokens"] == pytest.approx(1 - inside / sampled)
     assert numbers["advantage/mean_abs"] == 0.5 and numbers["advantage/positive_rate"] == 0.5
     # Turn weights keep the mass, masks take it away.
     assert numbers["advantage/mass"] == pytest.approx(0.5 * inside / sampled)
-    assert numbers["process/weighted"] == pytest.approx(6 / 16)
+    assert numbers["turn_scores/weighted"] == pytest.approx(6 / 16)
     assert numbers["group/scored"] == 8 and numbers["group/reward_range"] > 0
 
 
