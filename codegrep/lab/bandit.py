@@ -1,15 +1,15 @@
-"""A softmax policy over scripted behaviours, trained with the exact gradient of a design's own objective.
+"""A softmax policy over scripted behaviours, trained with the exact gradient of a design's objective.
 
-What training with this design would reward, on the small model of searching in `search_model`: a prediction of the
-design, not a result of a paper and not a training run.
+It predicts what training with a design would reward, on the small model of searching in `search_model`. It is neither a
+result of a paper nor a training run.
 
-The advantage of outcome o of behaviour b on issues of kind d is A = s(o)·(R(o) - μ_d)/(σ_d + ε), mean and deviation
-over the policy's own outcomes on that kind: the limit of a group of infinitely many rollouts (where leave-one-out is
-the mean). With π = softmax(θ), and ā_b the mean of A over kinds and outcomes,
+The advantage of outcome o of behaviour b on issues of kind d is A = s(o)·(R(o) - μ_d)/(σ_d + ε), with mean and
+deviation over the policy's own outcomes on that kind: the limit of infinitely large groups (where leave-one-out is the
+mean). With π = softmax(θ), and ā_b the mean of A over kinds and outcomes,
 
     g_b = π_b·(ā_b - Σ_c π_c ā_c) - kl·π_b·(log(π_b/π⁰_b) - KL(π‖π⁰))
 
-is the exact policy gradient, the advantages held fixed, as in GRPO. Masked outcomes have A = 0.
+is the exact policy gradient with the advantages held fixed, as in GRPO. Masked outcomes have A = 0.
 """
 
 from __future__ import annotations
@@ -48,7 +48,13 @@ TRACES = (
 
 @dataclass(frozen=True)
 class Schedule:
-    """How the policy is trained. learning_rate: of plain gradient ascent on θ. kl: None takes the design's own."""
+    """How the policy is trained.
+
+    Attributes:
+        steps: gradient steps.
+        learning_rate: of plain gradient ascent on θ.
+        kl: coefficient of KL to the initial policy; None takes the design's own.
+    """
 
     steps: int = 1000
     learning_rate: float = 0.5
@@ -63,7 +69,7 @@ class Run:
         curves: TRACES -> (steps + 1,) expectation under the policy, before the first step and after each.
         policy: (arms,) at the end, in the order of `behaviours`.
         favourite: the likeliest behaviour at the end.
-        schedule: with the coefficient of KL that was used.
+        schedule: with the coefficient of KL used.
     """
 
     design: str
@@ -73,7 +79,7 @@ class Run:
     schedule: Schedule = field(default_factory=Schedule)
 
     def as_json(self) -> dict[str, Any]:
-        """As plain data, with the label that it must not be shown without."""
+        """Return plain data, with the label that it must not be shown without."""
         return {
             "design": self.design,
             "label": LABEL,
@@ -99,18 +105,11 @@ class _Arms:
     traces: dict[str, Floats]
 
 
-def train_all(
-    designs: Sequence[Design], schedule: Schedule | None = None, model: Assumptions | None = None
-) -> list[Run]:
-    """Train every design from the same initial policy (`initial_policy`)."""
-    return [train(design, schedule, model) for design in designs]
-
-
-def train(design: Design, schedule: Schedule | None = None, model: Assumptions | None = None) -> Run:
-    """Train one design. Deterministic: there is nothing to sample."""
+def train(design: Design, schedule: Schedule | None = None) -> Run:
+    """Train one design from `initial_policy`; deterministic, since nothing is sampled."""
     plan, arms = schedule or Schedule(), behaviours()
     kl = design.kl if plan.kl is None else plan.kl
-    world = _enumerate(design, arms, model or Assumptions())
+    world = _enumerate(design, arms, Assumptions())
     start = initial_policy(arms)
     theta = np.log(start)
     curves: dict[str, list[float]] = {name: [] for name in TRACES}
@@ -126,14 +125,14 @@ def train(design: Design, schedule: Schedule | None = None, model: Assumptions |
 
 
 def initial_policy(arms: Sequence[Behaviour]) -> Floats:
-    """Two to three turns of about four calls, some repeats, mostly one file: a model that can call tools, untrained."""
+    """Return an untrained model that can call tools: 2-3 turns of about four calls, some repeats, mostly one file."""
     weights = np.array([_prior(arm) for arm in arms])
     shares: Floats = weights / weights.sum()
     return shares
 
 
 def gradient(world: _Arms, policy: Floats, start: Floats, design: Design, kl: float) -> Floats:
-    """(arms,) the formula of the module's text."""
+    """Return the gradient g, (arms,); the module's docstring has the formula."""
     kinds = int(world.kind.max()) + 1
     mean = np.bincount(world.arm, world.probability * advantages(world, policy, design) / kinds, minlength=len(policy))
     log_ratio = np.log(policy / start)
@@ -142,7 +141,7 @@ def gradient(world: _Arms, policy: Floats, start: Floats, design: Design, kl: fl
 
 
 def advantages(world: _Arms, policy: Floats, design: Design) -> Floats:
-    """(n,) final advantage of every outcome under this policy."""
+    """Return the final advantage of every outcome under this policy, (n,)."""
     weight = policy[world.arm] * world.probability * ~np.isnan(world.rewards)
     rewards = np.nan_to_num(world.rewards)
     kinds = world.kind.max() + 1

@@ -116,13 +116,13 @@ def simulate(argv: list[str]) -> int:
     parser.add_argument("--html", type=Path, help="write the curves as one HTML file")
     arguments = parser.parse_args(argv)
 
-    from codegrep.lab.bandit import Schedule, train_all
+    from codegrep.lab.bandit import Schedule, train
     from codegrep.lab.bandit_report import simulation_page, simulation_table
     from codegrep.lab.designs import SHIPPED, load_designs
 
     designs = load_designs(arguments.design or SHIPPED, arguments.config_dir)
     schedule = Schedule(arguments.steps, arguments.learning_rate, arguments.kl)
-    runs = train_all(designs, schedule)
+    runs = [train(design, schedule) for design in designs]
     _console().print(simulation_table(runs))
     if arguments.json:
         _write(arguments.json, json.dumps(_finite([run.as_json() for run in runs])) + "\n")
@@ -141,7 +141,7 @@ def _parser(name: str, text: str) -> argparse.ArgumentParser:
 def _console() -> Console:
     from rich.console import Console
 
-    # What is piped into a file is not squeezed into 80 columns.
+    # Output that goes to a file is not limited to 80 columns.
     return Console() if sys.stdout.isatty() else Console(width=140)
 
 
@@ -166,7 +166,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """NaN, which JSON has not, becomes null."""
+    """Replace NaN and infinity, which JSON does not have, by null."""
     if isinstance(value, float):
         return value if value == value and abs(value) != float("inf") else None
     if isinstance(value, dict):

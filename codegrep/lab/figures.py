@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import math
 from collections.abc import Sequence
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
@@ -20,7 +18,7 @@ BINS = 40
 
 
 def distributions(replay: Replay) -> Figure:
-    """Rewards and final advantages of every design, one row a design."""
+    """Draw rewards and final advantages, one row a design."""
     rows = len(replay.rescored)
     figure = style.blank(8.4, 0.6 + 1.15 * rows)
     grid = figure.subplots(rows, 2, squeeze=False)
@@ -43,13 +41,13 @@ def distributions(replay: Replay) -> Figure:
 
 
 def pushes(replay: Replay) -> Figure:
-    """Correlation of advantages and properties, a cell for each design and property."""
+    """Draw the correlation of advantages and properties, a cell for each design and property."""
     values = np.array([list(m.pushes.values()) for m in replay.designs])
     return _cells(values, [m.name for m in replay.designs], [words(p) for p in PROPERTIES], "pushed down … pushed up")
 
 
 def rank_agreement(replay: Replay) -> Figure:
-    """Kendall's τ of every pair of designs."""
+    """Draw Kendall's τ of every pair of designs."""
     names = [m.name for m in replay.designs]
     values = np.eye(len(names))
     for agreement in replay.agreements:
@@ -59,7 +57,7 @@ def rank_agreement(replay: Replay) -> Figure:
 
 
 def update_mass(replay: Replay) -> Figure:
-    """Mean size of the advantage before the factor, after it, and after masks."""
+    """Draw the mean size of the advantage before the factor, after it, and after masks."""
     names = [m.name for m in replay.designs]
     figure = style.blank(7.6, 1.2 + 0.42 * len(names))
     axes = figure.add_subplot()
@@ -73,15 +71,6 @@ def update_mass(replay: Replay) -> Figure:
     axes.legend(frameon=False, fontsize=8)
     style.open_axes(axes, left=False)
     return figure
-
-
-def svg(figure: Figure) -> str:
-    """A figure as SVG text to stand inside a page, the same bytes for the same figure."""
-    buffer = io.StringIO()
-    with matplotlib.rc_context({"svg.hashsalt": "codegrep", "svg.fonttype": "none"}):
-        figure.savefig(buffer, format="svg", metadata={"Date": None})
-    text = buffer.getvalue()
-    return text[text.index("<svg") :]
 
 
 def _cells(values: NDArray[np.float64], rows: Sequence[str], columns: Sequence[str], title: str) -> Figure:

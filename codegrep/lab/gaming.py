@@ -1,9 +1,8 @@
-"""The gaming suite: scripted policies through every design, and who is ranked above whom.
+"""The gaming suite: scripted policies under every design, ranked by reward and by update.
 
-Two rankings count. By reward. By update: the final advantage in a group that holds one
-rollout of every policy, after normalisation, factor and masks, since that is what training does with a rollout. A
-finding is a gaming policy above an honest one that it must not beat, in either, on any issue; for policies that are
-right on some issues by luck, in the mean.
+The update is the final advantage in a group that holds one rollout of every policy, after normalisation, factor and
+masks. A finding is a gaming policy above an honest one that it must not beat, in either ranking, on any issue; for
+policies that are right on some issues by luck, in the mean.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from numpy.typing import NDArray
 from codegrep.errors import DataError
 from codegrep.issues.issue import Entity, Issue, LineRange
 from codegrep.lab.designs import Design
-from codegrep.lab.policies import GAMING, HONEST, GamingPolicy, HonestPolicy
+from codegrep.lab.policies import GAMING, HONEST, ScriptedPolicy
 from codegrep.lab.scripted import World, record
 from codegrep.metrics.scores import ROUNDING
 from codegrep.rewards.signal import batch_advantages, score_rollout
@@ -28,6 +27,7 @@ from codegrep.rollout.outcome import conduct_of, outcome_of
 from codegrep.rollout.record import Rollout
 
 Ranking = Literal["reward", "update"]
+Floats = NDArray[np.float64]
 MAX_WORLDS = 200
 NAMING = ("none named", "one named", "a wrong one named", "one and a wrong one named")
 _PATH = re.compile(r"(?<![\w/.-])(?:[\w.-]+/)+[\w-]+\.\w{1,4}\b")
@@ -38,9 +38,9 @@ class Finding:
     """A gaming policy above an honest one.
 
     Attributes:
-        ranking: by what.
         gaming, honest: means over the issues.
-        world: the issue on which the difference is largest; there, gaming_there and honest_there.
+        world: the issue on which the difference is largest.
+        gaming_there, honest_there: on that issue.
     """
 
     design: str
@@ -56,35 +56,25 @@ class Finding:
 
 @dataclass(frozen=True)
 class Played:
-    """All designs on all policies.
+    """The result of all designs on all policies.
 
     Attributes:
-        designs: their names, in order.
-        rewards, updates: design -> policy -> mean over the issues.
+        designs: names, in order.
+        rewards: design -> policy -> mean over the issues.
         findings: worst first within a design.
         ties: (design, policy) where the policy earns exactly as much as an honest one with a good answer.
-        worlds: how many issues.
+        worlds: number of issues.
     """
 
     designs: tuple[str, ...]
     rewards: dict[str, dict[str, float]]
-    updates: dict[str, dict[str, float]]
     findings: tuple[Finding, ...]
     ties: frozenset[tuple[str, str]]
     worlds: int
 
-    def of(self, design: str, policy: str) -> list[Finding]:
-        """Findings of one cell."""
-        return [f for f in self.findings if f.design == design and f.policy == policy]
 
-
-def play(
-    designs: Sequence[Design],
-    worlds: Sequence[World] | None = None,
-    honest: Sequence[HonestPolicy] = HONEST,
-    gaming: Sequence[GamingPolicy] = GAMING,
-) -> Played:
-    """Run every policy on every issue through every design. worlds: None takes the built-in ones.
+def play(designs: Sequence[Design], worlds: Sequence[World] | None = None) -> Played:
+    """Run every policy on every issue under every design. worlds: None takes the built-in ones.
 
     Raises:
         DataError: there are no issues.
@@ -92,35 +82,31 @@ def play(
     places = list(worlds if worlds is not None else built_in_worlds())
     if not places:
         raise DataError("no issue can be played", "Give issues of a repository with a dozen gold files or more")
-    everyone: list[HonestPolicy | GamingPolicy] = [*honest, *gaming]
-    names = [policy.name for policy in everyone]
-    rollouts = [[record(world, policy.says(world)) for policy in everyone] for world in places]
+    names = [policy.name for policy in (*HONEST, *GAMING)]
+    rollouts = [[record(world, policy.turns(world)) for policy in (*HONEST, *GAMING)] for world in places]
     rewards: dict[str, dict[str, float]] = {}
-    updates: dict[str, dict[str, float]] = {}
     findings: list[Finding] = []
     ties: set[tuple[str, str]] = set()
     for design in designs:
-        pairs = [_score(design, world, row) for world, row in zip(places, rollouts, strict=True)]
-        tables = {"reward": np.array([pair[0] for pair in pairs]), "update": np.array([pair[1] for pair in pairs])}
-        rewards[design.name] = dict(zip(names, tables["reward"].mean(axis=0).tolist(), strict=True))
-        updates[design.name] = dict(zip(names, tables["update"].mean(axis=0).tolist(), strict=True))
-        found = [
+        scored = [_score(design, world, row) for world, row in zip(places, rollouts, strict=True)]
+        by_reward, by_update = np.array(scored).swapaxes(0, 1)  # each (issues, policies)
+        tables: tuple[tuple[Ranking, Floats], ...] = (("reward", by_reward), ("update", by_update))
+        rewards[design.name] = dict(zip(names, by_reward.mean(axis=0).tolist(), strict=True))
+        of_design = [
             finding
-            for policy in gaming
+            for policy in GAMING
             for rival in policy.rivals
-            for ranking, table in tables.items()
+            for ranking, table in tables
             if (finding := _compare(design.name, policy, rival, ranking, table, names, places))
         ]
-        findings += sorted(found, key=lambda f: f.honest_there - f.gaming_there)
-        flagged = {f.policy for f in found}
-        for policy in gaming:
-            if policy.name not in flagged and _ties(policy, tables["reward"], names):
-                ties.add((design.name, policy.name))
-    return Played(tuple(d.name for d in designs), rewards, updates, tuple(findings), frozenset(ties), len(places))
+        findings += sorted(of_design, key=lambda finding: finding.honest_there - finding.gaming_there)
+        flagged = {finding.policy for finding in of_design}
+        ties |= {(design.name, p.name) for p in GAMING if p.name not in flagged and _ties(p, by_reward, names)}
+    return Played(tuple(d.name for d in designs), rewards, tuple(findings), frozenset(ties), len(places))
 
 
 def built_in_worlds() -> list[World]:
-    """Twelve issues of a repository of 60 files: 1, 2 or 3 gold files, and what the text names as in NAMING."""
+    """Return twelve issues of a repository of 60 files: 1, 2 or 3 gold files, named by the text as in NAMING."""
     files = tuple(f"pkg{i // 10}/module_{i:02d}.py" for i in range(60))
     worlds = []
     for number in range(12):
@@ -146,7 +132,7 @@ def built_in_worlds() -> list[World]:
 
 
 def worlds_of(issues: Sequence[Issue]) -> list[World]:
-    """Real issues: a repository's files are all gold files of its issues, the most edited one is gold most often.
+    """Return worlds of real issues: a repository's files are the gold files of its issues, the most edited one first.
 
     Issues of repositories with fewer than 12 such files are left out; at most MAX_WORLDS are taken, evenly.
     """
@@ -194,10 +180,10 @@ def _score(design: Design, world: World, rollouts: Sequence[Rollout]) -> tuple[l
 
 def _compare(
     design: str,
-    policy: GamingPolicy,
+    policy: ScriptedPolicy,
     rival: str,
-    ranking: str,
-    table: NDArray[np.float64],
+    ranking: Ranking,
+    table: Floats,
     names: Sequence[str],
     worlds: Sequence[World],
 ) -> Finding | None:
@@ -210,7 +196,7 @@ def _compare(
         design,
         policy.name,
         rival,
-        "reward" if ranking == "reward" else "update",
+        ranking,
         float(gaming.mean()),
         float(honest.mean()),
         worlds[worst].name,
@@ -219,7 +205,7 @@ def _compare(
     )
 
 
-def _ties(policy: GamingPolicy, table: NDArray[np.float64], names: Sequence[str]) -> bool:
+def _ties(policy: ScriptedPolicy, table: Floats, names: Sequence[str]) -> bool:
     own = table[:, names.index(policy.name)]
     good = [table[:, names.index(rival)] for rival in policy.rivals if rival != "miss"]
     if policy.same_answer or policy.by_chance:

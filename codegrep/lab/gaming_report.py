@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from codegrep.lab.gaming import Finding, Played
 from codegrep.lab.policies import GAMING, HONEST
+from codegrep.lab.tables import markdown_table, terminal_table
 
 LEGEND = (
     "R: its reward is above that of an honest policy that it must not beat, on some issue (most_edited and echo: in "
@@ -18,43 +17,45 @@ LEGEND = (
 
 
 def gaming_table(played: Played) -> RenderableType:
-    """Designs by policies, then the worst example of every design."""
-    table = Table(
-        title=f"gaming suite, {played.worlds} issues", title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    """Return designs by policies, then the worst example of every design."""
+    rows = [[policy.name, *(_cell(played, design, policy.name) for design in played.designs)] for policy in GAMING]
+    worst: dict[str, Finding] = {}  # of each design
+    for finding in played.findings:
+        worst.setdefault(finding.design, finding)
+    return Group(
+        terminal_table(f"gaming suite, {played.worlds} issues", ("policy", *played.designs), rows),
+        Text(LEGEND, style="dim italic"),
+        *(Text(f"{finding.design}: {sentence(finding)}") for finding in worst.values()),
     )
-    table.add_column("policy")
-    for design in played.designs:
-        table.add_column(design, justify="center")
-    for policy in GAMING:
-        table.add_row(policy.name, *(_cell(played, design, policy.name) for design in played.designs))
-    return Group(table, Text(LEGEND, style="dim italic"), *(Text(f"{f.design}: {sentence(f)}") for f in _worst(played)))
 
 
 def gaming_markdown(played: Played) -> str:
-    """The same, with the policies and all rewards."""
-    lines = [f"{played.worlds} issues, one rollout of every policy each. {LEGEND}", ""]
-    lines += _rows(["gaming policy", *(f"`{d}`" for d in played.designs)], [
-        [f"`{p.name}`: {p.what}", *(_cell(played, d, p.name) for d in played.designs)] for p in GAMING
-    ])  # fmt: skip
-    lines += ["", "What was found, the worst example of each policy:", ""]
-    for design in played.designs:
-        seen: set[str] = set()
-        found = [f for f in played.findings if f.design == design]
-        if not found:
-            lines.append(f"- `{design}`: nothing.")
-        for finding in found:
-            if finding.policy not in seen:
-                seen.add(finding.policy)
-                lines.append(f"- `{design}`: {sentence(finding)}")
-    lines += ["", "Mean rewards:", ""]
-    lines += _rows(["policy", *(f"`{d}`" for d in played.designs)], [
+    """Return the same with every policy, every design's findings and all rewards."""
+    designs = [f"`{design}`" for design in played.designs]
+    marks = [[f"`{p.name}`: {p.what}", *(_cell(played, d, p.name) for d in played.designs)] for p in GAMING]
+    rewards = [
         [f"`{p.name}`", *(f"{played.rewards[d][p.name]:.3f}" for d in played.designs)] for p in (*HONEST, *GAMING)
-    ])  # fmt: skip
-    return "\n".join(lines) + "\n"
+    ]
+    findings = []
+    for design in played.designs:
+        worst: dict[str, Finding] = {}  # of each policy
+        for finding in played.findings:
+            if finding.design == design:
+                worst.setdefault(finding.policy, finding)
+        findings += [f"- `{design}`: {sentence(finding)}" for finding in worst.values()] or [f"- `{design}`: nothing."]
+    parts = [
+        f"{played.worlds} issues, one rollout of every policy each. {LEGEND}",
+        markdown_table(["gaming policy", *designs], marks),
+        "What was found, the worst example of each policy:",
+        "\n".join(findings),
+        "Mean rewards:",
+        markdown_table(["policy", *designs], rewards),
+    ]
+    return "\n\n".join(parts) + "\n"
 
 
 def sentence(finding: Finding) -> str:
-    """One finding with its example."""
+    """Return one finding with its example."""
     what = "reward" if finding.ranking == "reward" else "final advantage"
     return (
         f"{finding.policy} has {what} {finding.gaming_there:+.3f}, the honest {finding.rival} "
@@ -64,17 +65,6 @@ def sentence(finding: Finding) -> str:
 
 
 def _cell(played: Played, design: str, policy: str) -> str:
-    rankings = {finding.ranking for finding in played.of(design, policy)}
+    rankings = {f.ranking for f in played.findings if (f.design, f.policy) == (design, policy)}
     marks = ("R" if "reward" in rankings else "") + ("A" if "update" in rankings else "")
     return marks or ("=" if (design, policy) in played.ties else "·")
-
-
-def _worst(played: Played) -> list[Finding]:
-    first: dict[str, Finding] = {}
-    for finding in played.findings:
-        first.setdefault(finding.design, finding)
-    return list(first.values())
-
-
-def _rows(head: list[str], rows: list[list[str]]) -> list[str]:
-    return [f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows)]

@@ -1,12 +1,14 @@
-"""The replay as one HTML file: nothing is loaded from anywhere, so it can be mailed and read offline."""
+"""Reports of the reward lab as one HTML file that loads nothing, so that it can be mailed and read offline."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import io
+from collections.abc import Iterable
 from html import escape
 
+import matplotlib
+from matplotlib.figure import Figure
 from rich.table import Table
-from rich.text import Text
 
 from codegrep.lab import figures
 from codegrep.lab.replay import Replay
@@ -22,31 +24,50 @@ th:first-child,td:first-child{text-align:left}
 """
 
 
-def replay_page(replay: Replay, title: str = "Reward lab: replay") -> str:
-    """HTML text of the whole replay."""
+def replay_page(replay: Replay) -> str:
+    """Return the HTML of a whole replay."""
     stored = replay.stored
-    designs = "".join(f"<li><b>{escape(m.name)}</b>: {escape(m.summary)}</li>" for m in replay.designs)
-    notes = "".join(f'<p class="note">Note: {escape(note)}</p>' for note in replay.notes)
+    introduction = (
+        f"<p>{len(stored):,} rollouts in {len(stored.group_names):,} groups, scored under {len(replay.designs)} "
+        f"designs.</p>{named_items((m.name, m.summary) for m in replay.designs)}"
+        + "".join(f'<p class="note">Note: {escape(note)}</p>' for note in replay.notes)
+    )
     sections = [
-        _section("Signal", _html(signal_table(replay)) + figures.svg(figures.update_mass(replay))),
-        _section("Distributions", figures.svg(figures.distributions(replay))),
+        _section("Signal", _html(signal_table(replay)) + svg(figures.update_mass(replay))),
+        _section("Distributions", svg(figures.distributions(replay))),
         _section(
             "What the advantages push",
             '<p class="note">Correlation, within groups, of the final advantage with what a policy could change. These '
-            "rollouts were sampled from one policy: it says in which direction the first updates would go, not where "
-            "training ends.</p>" + _html(push_table(replay)) + figures.svg(figures.pushes(replay)),
+            "rollouts were sampled from one policy: it is the direction of the first updates, not where training ends."
+            "</p>" + _html(push_table(replay)) + svg(figures.pushes(replay)),
         ),
-        _section("Components", _html(component_table(replay))),
     ]
     if len(replay.designs) > 1:
-        cells = figures.svg(figures.rank_agreement(replay))
-        sections.insert(3, _section("Agreement", _html(agreement_table(replay)) + cells))
+        sections.append(_section("Agreement", _html(agreement_table(replay)) + svg(figures.rank_agreement(replay))))
+    sections.append(_section("Components", _html(component_table(replay))))
+    return document("Reward lab: replay", introduction + "".join(sections))
+
+
+def document(title: str, body: str) -> str:
+    """Return a page with this title around HTML."""
     return (
-        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
-        f"<title>{escape(title)}</title><style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>"
-        f"<p>{len(stored):,} rollouts in {len(stored.group_names):,} groups, judged again under {len(replay.designs)} "
-        f"designs.</p><ul>{designs}</ul>{notes}{''.join(sections)}</body></html>\n"
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
+        f"<style>{_STYLE}</style></head><body><h1>{escape(title)}</h1>{body}</body></html>\n"
     )
+
+
+def named_items(pairs: Iterable[tuple[str, str]]) -> str:
+    """Return a bullet list of names and their texts as HTML."""
+    return "<ul>" + "".join(f"<li><b>{escape(name)}</b>: {escape(text)}</li>" for name, text in pairs) + "</ul>"
+
+
+def svg(figure: Figure) -> str:
+    """Return a figure as SVG to stand inside a page; equal figures give equal bytes."""
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.hashsalt": "codegrep", "svg.fonttype": "none"}):
+        figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    return text[text.index("<svg") :]
 
 
 def _section(heading: str, body: str) -> str:
@@ -55,13 +76,9 @@ def _section(heading: str, body: str) -> str:
 
 def _html(table: Table) -> str:
     head = "".join(f"<th>{escape(str(column.header))}</th>" for column in table.columns)
-    columns: Sequence[Sequence[object]] = [list(column.cells) for column in table.columns]
     rows = "".join(
-        "<tr>" + "".join(f"<td>{escape(_plain(c))}</td>" for c in row) + "</tr>" for row in zip(*columns, strict=True)
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>"
+        for row in zip(*(column.cells for column in table.columns), strict=True)
     )
     caption = f'<p class="note">{escape(str(table.caption))}</p>' if table.caption else ""
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>{caption}"
-
-
-def _plain(cell: object) -> str:
-    return cell.plain if isinstance(cell, Text) else str(cell)

@@ -1,4 +1,4 @@
-"""Honest policies, and ones that game a reward; each says what a model would say for one issue."""
+"""Scripted policies, honest ones and ones that game a reward: each returns what a model would write for one issue."""
 
 from __future__ import annotations
 
@@ -12,21 +12,13 @@ HUGE = 1_000_000  # last line of a range that covers any file
 
 
 @dataclass(frozen=True)
-class HonestPolicy:
-    """says: the turns of one rollout."""
-
-    name: str
-    what: str
-    says: Callable[[World], list[str]]
-
-
-@dataclass(frozen=True)
-class GamingPolicy:
-    """A policy that no design should prefer.
+class ScriptedPolicy:
+    """A policy of the gaming suite.
 
     Attributes:
-        says: the turns of one rollout.
-        rivals: honest policies that must not be ranked below it.
+        name, what: for reports.
+        turns: texts of one rollout's turns.
+        rivals: honest policies that a gaming policy must not be ranked above; empty for an honest one.
         same_answer: it answers what its rivals answer, so that equal rewards mean that the trick costs nothing.
         by_chance: it is right on some issues by luck, so only means over the issues are compared; any other must not
             be above its rivals on any issue.
@@ -34,8 +26,8 @@ class GamingPolicy:
 
     name: str
     what: str
-    says: Callable[[World], list[str]]
-    rivals: tuple[str, ...]
+    turns: Callable[[World], list[str]]
+    rivals: tuple[str, ...] = ()
     same_answer: bool = False
     by_chance: bool = False
 
@@ -80,53 +72,55 @@ _ALL = ("right", "few_calls", "noisy", "partial", "miss")
 _GOOD = ("right", "few_calls", "noisy", "partial")
 
 HONEST = (
-    HonestPolicy("right", "2 turns of 4 searches, the gold files with their lines", lambda w: [*_search(), _right(w)]),
-    HonestPolicy("few_calls", "2 turns of 2 searches, the same answer", lambda w: [*_search(2), _right(w)]),
-    HonestPolicy("noisy", "2 turns of 4 searches, the gold files and a wrong one", lambda w: [*_search(), _noisy(w)]),
-    HonestPolicy("partial", "2 turns of 4 searches, one gold file", lambda w: [*_search(), _one_of(w, w.gold[0])]),
-    HonestPolicy("miss", "2 turns of 4 searches, a wrong file", lambda w: [*_search(), _wrong(w)]),
+    ScriptedPolicy(
+        "right", "2 turns of 4 searches, the gold files with their lines", lambda w: [*_search(), _right(w)]
+    ),
+    ScriptedPolicy("few_calls", "2 turns of 2 searches, the same answer", lambda w: [*_search(2), _right(w)]),
+    ScriptedPolicy("noisy", "2 turns of 4 searches, the gold files and a wrong one", lambda w: [*_search(), _noisy(w)]),
+    ScriptedPolicy("partial", "2 turns of 4 searches, one gold file", lambda w: [*_search(), _one_of(w, w.gold[0])]),
+    ScriptedPolicy("miss", "2 turns of 4 searches, a wrong file", lambda w: [*_search(), _wrong(w)]),
 )
 
 GAMING = (
-    GamingPolicy("empty_answer", "searches, answers no file", lambda w: [*_search(), answer([])], _ALL),
-    GamingPolicy("all_files", "answers every file", lambda w: [*_search(), answer(w.files)], _GOOD),
-    GamingPolicy("ten_files", "answers ten files, the gold ones among them", lambda w: [*_search(), _ten(w)], _GOOD),
-    GamingPolicy(
+    ScriptedPolicy("empty_answer", "searches, answers no file", lambda w: [*_search(), answer([])], _ALL),
+    ScriptedPolicy("all_files", "answers every file", lambda w: [*_search(), answer(w.files)], _GOOD),
+    ScriptedPolicy("ten_files", "answers ten files, the gold ones among them", lambda w: [*_search(), _ten(w)], _GOOD),
+    ScriptedPolicy(
         "most_edited",
         "answers the most edited file",
         lambda w: [*_search(), answer([w.most_edited])],
         _GOOD,
         by_chance=True,
     ),
-    GamingPolicy(
+    ScriptedPolicy(
         "echo",
         "answers the paths that the issue names",
         lambda w: [*_search(), answer(w.mentioned)],
         _GOOD,
         by_chance=True,
     ),
-    GamingPolicy("one_wrong", "answers one wrong file", lambda w: [*_search(), answer([w.wrong])], _ALL),
-    GamingPolicy("no_answer", "searches, gives no answer", lambda w: [*_search(), "I do not know."], _ALL),
-    GamingPolicy("no_search", "answers right without a search", lambda w: [_right(w)], ("right", "few_calls"), True),
-    GamingPolicy("guess", "answers a wrong file without a search", lambda w: [_wrong(w)], _ALL),
-    GamingPolicy(
+    ScriptedPolicy("one_wrong", "answers one wrong file", lambda w: [*_search(), answer([w.wrong])], _ALL),
+    ScriptedPolicy("no_answer", "searches, gives no answer", lambda w: [*_search(), "I do not know."], _ALL),
+    ScriptedPolicy("no_search", "answers right without a search", lambda w: [_right(w)], ("right", "few_calls"), True),
+    ScriptedPolicy("guess", "answers a wrong file without a search", lambda w: [_wrong(w)], _ALL),
+    ScriptedPolicy(
         "duplicate_calls",
         "one search, 8 times a turn; answers right",
         lambda w: [greps(["name_0_0"] * 8), greps(["name_0_1"] * 8), _right(w)],
         ("few_calls",),
         True,
     ),
-    GamingPolicy(
+    ScriptedPolicy(
         "junk_calls",
         "2 searches and 6 for nothing a turn; answers right",
         lambda w: [greps([f"name_{t}_{c}" if c < 2 else f"zq{t}{c}" for c in range(8)]) for t in (0, 1)] + [_right(w)],
         ("few_calls",),
         True,
     ),
-    GamingPolicy(
+    ScriptedPolicy(
         "huge_range", "right files, each from line 1 to its end", lambda w: [*_search(), _huge(w)], ("right",), True
     ),
-    GamingPolicy(
+    ScriptedPolicy(
         "five_spellings",
         "each right file in five spellings",
         lambda w: [*_search(), _right(w, _spellings(w))],

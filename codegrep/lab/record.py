@@ -1,4 +1,4 @@
-"""The replay as an MLflow run: measures under the names of the catalogue, tables, figures, the page."""
+"""A replay as an MLflow run: measures under the names of the catalogue, tables, figures, the page."""
 
 from __future__ import annotations
 
@@ -28,13 +28,16 @@ _NUMBERS = (
 def log_replay(
     replay: Replay, designs: list[Design], uri: str, places: list[str], page: str, run_id_file: Path, name: str
 ) -> str:
-    """Write a new run and close it; its id.
+    """Write a new run and return its id.
 
     Args:
+        replay: to be recorded.
+        designs: for the run's parameters.
         uri: MLflow tracking URI.
         places: what was read, for the run's parameters.
         page: HTML of `replay_page`.
-        run_id_file: see `Tracker.start`; one that names a run continues that run.
+        run_id_file: as in `Tracker.start`.
+        name: of the run.
 
     Raises:
         InfrastructureError: MLflow cannot be reached.

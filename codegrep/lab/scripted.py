@@ -1,4 +1,4 @@
-"""Scripted policies as rollout records. What they say goes through the parser: a reward sees what it would see."""
+"""Scripted policies as rollout records; their texts go through the parser, as a model's do."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from codegrep.protocol.calls import ToolCall, ToolStatus
 from codegrep.protocol.exit_cause import ExitCause
 from codegrep.protocol.parse import parse_message
 from codegrep.protocol.write import calls_text
-from codegrep.rewards.outcome import Outcome
-from codegrep.rollout.outcome import outcome_of
 from codegrep.rollout.record import CallRecord, Rollout, Turn
 
 MAX_CALLS = 8
@@ -21,7 +19,7 @@ CHARS_A_TOKEN = 4  # roughly; there is no tokenizer here
 
 @dataclass(frozen=True)
 class World:
-    """An issue as a script knows it.
+    """An issue as a scripted policy knows it.
 
     Attributes:
         name: for reports.
@@ -47,7 +45,7 @@ class World:
 
 
 def answer(files: Sequence[str], ranges: Sequence[LineRange] = (), entities: Sequence[Entity] = ()) -> str:
-    """An answer block, as a model would write it."""
+    """Return an answer block, as a model would write it."""
     content: dict[str, object] = {"files": list(files)}
     if ranges:
         content["line_ranges"] = [[span.path, span.start, span.end] for span in ranges]
@@ -57,19 +55,19 @@ def answer(files: Sequence[str], ranges: Sequence[LineRange] = (), entities: Seq
 
 
 def greps(words: Sequence[str]) -> str:
-    """One turn of searches."""
+    """Return one turn of searches."""
     return calls_text([ToolCall("grep", {"pattern": word}) for word in words])
 
 
 def record(world: World, texts: Sequence[str], max_turns: int = 4) -> Rollout:
-    """The rollout of a policy that says `texts`, one a turn.
+    """Return the rollout of a policy that writes `texts`, one a turn.
 
-    Calls up to the eighth of a turn succeed, further ones are refused. The last text ends it: with an answer, or
-    without one for want of a call or of turns.
+    The first eight calls of a turn succeed, further ones are refused. The rollout ends with an answer, a turn without a
+    call, or the last turn.
     """
     turns: list[Turn] = []
     tokens = 0
-    found: list[str] = []
+    answered: list[str] = []
     cause = ExitCause.MAX_TURNS
     for text in texts[:max_turns]:
         message = parse_message(text)
@@ -87,7 +85,7 @@ def record(world: World, texts: Sequence[str], max_turns: int = 4) -> Rollout:
         turns.append(Turn(tokens, tokens + length, text, calls))
         tokens += length
         if message.answer is not None:
-            found, cause = list(message.answer.files), ExitCause.ANSWER
+            answered, cause = list(message.answer.files), ExitCause.ANSWER
             break
         if not message.calls:
             cause = ExitCause.NO_TOOL_CALL
@@ -103,13 +101,8 @@ def record(world: World, texts: Sequence[str], max_turns: int = 4) -> Rollout:
         loss_mask=[1] * tokens,
         logprobs=[],
         turns=turns,
-        answer=found,
+        answer=answered,
         answered=cause == ExitCause.ANSWER,
         gold_files=list(world.gold),
         exit_cause=cause.value,
     )
-
-
-def outcome(world: World, texts: Sequence[str]) -> Outcome:
-    """The outcome of `record`, by the code that the trainer uses."""
-    return outcome_of(record(world, texts), gold_ranges=world.gold_ranges, gold_entities=world.gold_entities)

@@ -1,4 +1,4 @@
-"""A small model of searching, for the bandit: what a behaviour finds, and what it costs. Every number is an assumption.
+"""A small model of searching for the bandit: what a behaviour finds and costs. Every number is an assumption.
 
 An issue has two gold files. A behaviour says how many turns search, how many calls each makes, how many of them repeat,
 whether the last one reads for line ranges, and how many files are answered. From this follow, in closed form, the
@@ -30,7 +30,7 @@ _CLASSES = {path: Entity(path, "Model", "class") for path in GOLD}
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Numbers of the model; see the module's text.
+    """Numbers of the model; the module's docstring says how they are used.
 
     Attributes:
         difficulties: of the kinds of issues, equally frequent.
@@ -38,7 +38,8 @@ class Assumptions:
         read_gain: what a read adds to knowledge, in calls.
         lines_right: probability that the lines of a found file are right after reading.
         base, per_turn, per_call, per_file, per_read: sampled tokens.
-        budget, budget_width: tokens of a rollout, and the width of the smooth step around them.
+        budget: tokens of a rollout.
+        budget_width: of the smooth step around the budget.
     """
 
     difficulties: tuple[float, ...] = (1.5, 4.0)
@@ -60,7 +61,8 @@ class Behaviour:
 
     Attributes:
         turns: that search; 0 answers at once.
-        calls: of each of them. repeats: every second call repeats one of the same turn.
+        calls: of each of them.
+        repeats: every second call repeats one of the same turn.
         reads: the last turn also reads, and the answer has line ranges and names of functions.
         files: answered.
     """
@@ -86,7 +88,7 @@ class Chance:
 
 
 def behaviours() -> list[Behaviour]:
-    """All arms: 1-3 turns of 1, 2, 4 or 8 calls, with and without repeats and reading, 1 or 3 files; and no search."""
+    """Return all arms: 1-3 turns of 1, 2, 4 or 8 calls, with and without repeats and reads, 1 or 3 files; no search."""
     arms = [
         Behaviour(turns, calls, repeats, reads, files)
         for turns, calls, repeats, reads, files in itertools.product(
@@ -98,7 +100,7 @@ def behaviours() -> list[Behaviour]:
 
 
 def chances(arm: Behaviour, difficulty: float, model: Assumptions) -> list[Chance]:
-    """Every outcome of one behaviour on one kind of issue; the probabilities add up to 1."""
+    """Return every outcome of one behaviour on one kind of issue; the probabilities add up to 1."""
     knowledge = arm.turns * arm.distinct**model.gamma + (model.read_gain if arm.reads else 0.0)
     found = 1.0 - math.exp(-knowledge / difficulty) if arm.turns else 0.05
     tokens = tokens_of(arm, model)
@@ -113,7 +115,7 @@ def chances(arm: Behaviour, difficulty: float, model: Assumptions) -> list[Chanc
 
 
 def tokens_of(arm: Behaviour, model: Assumptions) -> int:
-    """Sampled tokens of a behaviour."""
+    """Return the sampled tokens of a behaviour."""
     calls = arm.turns * arm.calls
     return (
         model.base

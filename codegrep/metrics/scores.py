@@ -25,14 +25,13 @@ def first_best(values: Sequence[float]) -> int:
 
 def precision(predicted: Collection[str], gold: Collection[str]) -> float:
     """Return |P∩G| / |P| over distinct entries. Both empty: 1; exactly one empty: 0."""
-    found, answers, wanted = _counts(predicted, gold)
-    return _ratio(found, answers, both_empty=not answers and not wanted)
+    answered, relevant = set(predicted), set(gold)
+    return len(answered & relevant) / len(answered) if answered else float(not relevant)
 
 
 def recall(predicted: Collection[str], gold: Collection[str]) -> float:
     """Return |P∩G| / |G| over distinct entries. Both empty: 1; exactly one empty: 0."""
-    found, answers, wanted = _counts(predicted, gold)
-    return _ratio(found, wanted, both_empty=not answers and not wanted)
+    return precision(gold, predicted)
 
 
 def f_beta(predicted: Collection[str], gold: Collection[str], beta: float = 0.5) -> float:
@@ -44,8 +43,8 @@ def f_beta(predicted: Collection[str], gold: Collection[str], beta: float = 0.5)
     Raises:
         ValueError: beta is not positive.
     """
-    found, answers, wanted = _counts(predicted, gold)
-    return f_from_counts(found, answers, wanted, beta)
+    answered, relevant = set(predicted), set(gold)
+    return f_from_counts(len(answered & relevant), len(answered), len(relevant), beta)
 
 
 def f_from_counts(true_positives: int, predicted: int, gold: int, beta: float = 0.5) -> float:
@@ -90,8 +89,8 @@ def line_f_beta(
     unmatched = list(gold)
     matches = 0
     for span in scored:
-        for index, wanted in enumerate(unmatched):
-            if span.path == wanted.path and _overlap_share(span, wanted, match) >= threshold:
+        for index, target in enumerate(unmatched):
+            if span.path == target.path and _overlap_share(span, target, match) >= threshold:
                 del unmatched[index]
                 matches += 1
                 break
@@ -113,9 +112,9 @@ def entity_f_beta(
         kind: which of the two is scored.
     """
     kinds = {entity.label: entity.kind for entity in gold}
-    wanted = {label for label, known in kinds.items() if known == kind}
+    relevant = {label for label, known in kinds.items() if known == kind}
     answers = {label for entity in predicted if (label := _of_kind(entity, kinds, kind))}
-    return f_beta(answers, wanted, beta)
+    return f_beta(answers, relevant, beta)
 
 
 def module_f_beta(predicted: Collection[Entity], gold: Collection[Entity], beta: float = 1.0) -> float:
@@ -148,14 +147,3 @@ def _overlap_share(span: LineRange, gold: LineRange, match: Match) -> float:
     if match == "coverage":
         return shared / gold_lines
     return shared / (max(0, span.end - span.start + 1) + gold_lines - shared)
-
-
-def _counts(predicted: Collection[str], gold: Collection[str]) -> tuple[int, int, int]:
-    answers, wanted = set(predicted), set(gold)
-    return len(answers & wanted), len(answers), len(wanted)
-
-
-def _ratio(part: int, whole: int, *, both_empty: bool) -> float:
-    if both_empty:
-        return 1.0
-    return part / whole if whole else 0.0

@@ -1,4 +1,4 @@
-"""c̄, the mean number of calls a turn, and the two functions of it that the designs use (CodeGrep eq 3 to 8)."""
+"""c̄, the mean number of calls a turn, and the two functions of it in the designs (CodeGrep eq 3 to 8)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from codegrep.rewards.outcome import Outcome
 
 
 def calls_per_turn(outcome: Outcome, *, count_answer_turn: bool = False, count_repeated: bool = True) -> float:
-    """c̄ = C_total / T of one rollout; 0 when nothing was executed (CodeGrep, arXiv 2608.05886, eq 3).
+    """Return c̄ = C_total / T of one rollout; 0 when nothing was executed (CodeGrep, arXiv 2608.05886, eq 3).
 
     The paper says neither whether the answer turn is one of the T turns nor what a repeated call counts.
 
@@ -33,15 +33,15 @@ def calls_per_turn(outcome: Outcome, *, count_answer_turn: bool = False, count_r
 
 
 def parallelism_share(mean_calls: float, target: float = 4.0) -> float:
-    """s(c̄) = sqrt(min(c̄/target, 1)), in [0, 1], never falling in c̄ (CodeGrep eq 6 and 8; target is 4 there)."""
+    """Return s(c̄) = sqrt(min(c̄/target, 1)), in [0, 1], never falling in c̄ (CodeGrep eq 6 and 8, target 4)."""
     _check_positive(target)
     return math.sqrt(min(max(mean_calls, 0.0) / target, 1.0))
 
 
 def excess_discount(mean_calls: float, target: float = 4.0) -> float:
-    """σ(c̄) = 1 / max(1, c̄/target), in (0, 1], never rising in c̄ (CodeGrep eq 4, v1; target is 4 there).
+    """Return σ(c̄) = 1 / max(1, c̄/target), in (0, 1], never rising in c̄ (CodeGrep eq 4, v1, target 4).
 
-    It works the other way round than `parallelism_share`: it discounts more than 4 calls a turn, not fewer.
+    Unlike `parallelism_share`, it discounts more than 4 calls a turn, not fewer.
     """
     _check_positive(target)
     return 1.0 / max(1.0, mean_calls / target)

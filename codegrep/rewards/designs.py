@@ -1,7 +1,7 @@
 """Reward designs: each a pure function of an Outcome, named in a YAML file of conf/reward.
 
-A design of one's own is a function of this shape anywhere on the Python path (first argument an Outcome, every
-parameter a keyword with a type and a default, a RewardParts as result) and a YAML file that names it.
+Your own design is a function of this shape anywhere on the Python path (first argument an Outcome, every parameter a
+keyword with a type and a default, a RewardParts as result) and a YAML file that names it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from codegrep.issues.issue import EntityKind
 from codegrep.metrics.scores import Match, entity_f_beta, f_beta, line_f_beta, module_f_beta, precision, recall
 from codegrep.rewards.calls import calls_per_turn, excess_discount
 from codegrep.rewards.outcome import Outcome, RewardParts
-from codegrep.rewards.terms import format_penalty, turn_bonus, turn_discount, well_formed
 
 Task = Literal["f1", "f2", "entities"]
 Check = Literal["answered", "hit"]
@@ -31,7 +30,7 @@ def v1(
     count_answer_turn: bool = False,
     count_repeated: bool = True,
 ) -> RewardParts:
-    """R = 0.5·(F_file + F_line) / max(1, c̄/target), in [0, 1] (CodeGrep, arXiv 2608.05886, eq 4).
+    """Return R = 0.5·(F_file + F_line) / max(1, c̄/target), in [0, 1] (CodeGrep, arXiv 2608.05886, eq 4).
 
     Edge cases: no search does not make it 0 (the paper's formula has no such term). Without gold ranges, F_line is 1
     for an answer without ranges and 0 for one with, as the rules for empty sets say (CodeGrep, App. B).
@@ -43,7 +42,7 @@ def v1(
 
 
 def v2(outcome: Outcome, *, beta: float = 0.5, match: Match = "coverage") -> RewardParts:
-    """R = 0.5·(F_file + F_line)·1[c̄>0], in [0, 1] (CodeGrep eq 5); goes with the advantage factor `efficiency`.
+    """Return R = 0.5·(F_file + F_line)·1[c̄>0], in [0, 1] (CodeGrep eq 5); goes with the advantage factor `efficiency`.
 
     Edge cases: an answer without any executed call gets 0, even a right one. Gold ranges empty: as in `v1`.
     """
@@ -53,7 +52,7 @@ def v2(outcome: Outcome, *, beta: float = 0.5, match: Match = "coverage") -> Rew
 
 
 def v3(outcome: Outcome, *, beta: float = 0.5) -> RewardParts:
-    """R = F_file·1[c̄>0], in [0, 1] (CodeGrep eq 7); goes with the advantage factor `efficiency`.
+    """Return R = F_file·1[c̄>0], in [0, 1] (CodeGrep eq 7); goes with the advantage factor `efficiency`.
 
     Edge cases: an answer without any executed call gets 0, even a right one; so does a rollout without an answer,
     unless the issue has no gold files (both empty is 1, CodeGrep, App. B).
@@ -66,14 +65,14 @@ def v3(outcome: Outcome, *, beta: float = 0.5) -> RewardParts:
 def swe_grep(
     outcome: Outcome, *, beta: float = 0.5, match: Match = "coverage", malformed_is_zero: bool = True
 ) -> RewardParts:
-    """R = 0.5·(F_file + F_line), and 0 for a malformed call or answer (Cognition, SWE-grep blog post of 16 Oct 2025).
+    """Return R = 0.5·(F_file + F_line), or 0 for a malformed call or answer (Cognition, SWE-grep post of 16 Oct 2025).
 
     The post names "weighted F1" over files and lines and gives β = 0.5 for its evaluation; that the reward has the same
     β is reconstructed. One call or answer block that cannot be read makes the reward 0 wherever it stands, also before
     a readable answer; so does a rollout without a readable answer. malformed_is_zero=False leaves that rule out.
     """
     file_f, line_f = _file_and_line(outcome, beta, match)
-    form = well_formed(outcome)
+    form = float(outcome.answered and outcome.malformed_calls == 0 and outcome.malformed_answers == 0)
     total = 0.5 * (file_f + line_f) * (form if malformed_is_zero else 1.0)
     return _parts(outcome, total, file_f=file_f, line_f=line_f, well_formed=form)
 
@@ -87,7 +86,7 @@ def colgrep(
     most_turn_cost: float = 0.08,
     penalty: float = 0.5,
 ) -> RewardParts:
-    """R = R_task·(1 - min(most, cost·max(0, T - free))) + R_format (colgrep, arXiv 2610.05099).
+    """Return R = R_task·(1 - min(most, cost·max(0, T - free))) + R_format (colgrep, arXiv 2610.05099).
 
     R_task is the file F1 ("f1"), the file F2 ("f2"), or the sum of file, class and function F1 ("entities"), which is
     the file F1 alone where the issue's entities are not known (the paper: languages other than Python). R_format is
@@ -103,15 +102,15 @@ def colgrep(
             "class_f": _entity_f(outcome, "class"),
             "function_f": _entity_f(outcome, "function"),
         }
-    kept = turn_discount(outcome.turns, free=free_turns, cost=turn_cost, most=most_turn_cost)
-    form = format_penalty(outcome, penalty)
-    return _parts(outcome, sum(terms.values()) * kept + form, **terms, turn_discount=kept, format=form)
+    discount = 1.0 - min(most_turn_cost, turn_cost * max(0, outcome.turns - free_turns))
+    form = 0.0 if outcome.searched and outcome.answered else -penalty
+    return _parts(outcome, sum(terms.values()) * discount + form, **terms, turn_discount=discount, format=form)
 
 
 def codescout(
     outcome: Outcome, *, beta: float = 1.0, bonus: float = 0.0, bonus_turns: int = 4, empty_is_zero: bool = True
 ) -> RewardParts:
-    """R = F_file + F_module + F_entity, in [0, 3], and `bonus` for exactly `bonus_turns` turns (CodeScout).
+    """Return R = F_file + F_module + F_entity, in [0, 3], and `bonus` for exactly `bonus_turns` turns (CodeScout).
 
     A module is a top-level class or function, an entity a class or function by its whole name (that an entity is
     either of them is reconstructed). The paper's 14B model had bonus 1. empty_is_zero: a term without gold is 0, also
@@ -125,7 +124,7 @@ def codescout(
         file_f = 0.0
     if outcome.gold_entities is None or (empty_is_zero and not gold):
         module_f = entity_f = 0.0
-    extra = turn_bonus(outcome.turns, wanted=bonus_turns, bonus=bonus)
+    extra = bonus if outcome.turns == bonus_turns else 0.0
     total = file_f + module_f + entity_f + extra
     return _parts(outcome, total, file_f=file_f, module_f=module_f, entity_f=entity_f, turn_bonus=extra)
 
@@ -133,7 +132,7 @@ def codescout(
 def tiered(
     outcome: Outcome, *, check: Check = "hit", judge: Judge = "answer_judge", beta: float = 0.5, threshold: float = 0.8
 ) -> RewardParts:
-    """R = r_check + r_judge, each 0 or 0.5; the second only after the first (arXiv 2605.07276).
+    """Return R = r_check + r_judge, each 0 or 0.5; the second only after the first (arXiv 2605.07276).
 
     The paper's tasks are repairs: r_check is "it compiles", r_judge a language model's comparison with a minimal
     repair. For retrieval (reconstructed): the check is a readable answer ("answered"), with a gold file in it ("hit");

@@ -1,4 +1,4 @@
-"""From a YAML file of conf/reward or conf/advantage to a function: found by its name, checked, parameters bound."""
+"""From a dotted name and parameters in a configuration to a checked function."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import difflib
 import functools
 import importlib
 import inspect
+import json
 import math
 import pkgutil
-import types
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Any, get_type_hints
+
+from pydantic import TypeAdapter, ValidationError
 
 from codegrep.config import FunctionConfig
 from codegrep.errors import ConfigError
@@ -43,70 +45,70 @@ _SAMPLES = (
 )
 
 
-def load_reward(config: FunctionConfig, key: str = "reward") -> RewardDesign:
-    """Reward design of `config`, tried on sample rollouts.
+def load_reward(config: FunctionConfig) -> RewardDesign:
+    """Return the reward design of `config`, tried on sample rollouts.
+
+    Raises:
+        ConfigError: no such function, a wrong parameter, or a function that does not give finite RewardParts.
+    """
+    function = load_function(config, "reward")
+    for sample in _SAMPLES:
+        reward = _try_on(function, sample, config, "reward")
+        if not isinstance(reward, RewardParts):
+            raise ConfigError(
+                f"reward.function: {config.function} returns {type(reward).__name__}",
+                "A reward design returns codegrep.rewards.outcome.RewardParts",
+            )
+        _check_finite(reward.total, config, "reward")
+    return function
+
+
+def load_advantage(config: FunctionConfig) -> AdvantageFactor:
+    """Return the advantage factor of `config`, tried on sample rollouts.
+
+    Raises:
+        ConfigError: no such function, a wrong parameter, or a function that does not give a finite number.
+    """
+    function = load_function(config, "advantage")
+    for sample in _SAMPLES:
+        factor = _try_on(function, sample, config, "advantage")
+        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
+            raise ConfigError(
+                f"advantage.function: {config.function} returns {type(factor).__name__}",
+                "An advantage factor returns a float",
+            )
+        _check_finite(factor, config, "advantage")
+    return function
+
+
+def load_function(config: FunctionConfig, key: str) -> functools.partial[Any]:
+    """Return the function of `config` with its parameters bound; it pickles where the function itself is importable.
 
     Args:
         config: dotted name and parameters.
         key: the config group, named in errors.
 
     Raises:
-        ConfigError: no such function, a wrong parameter, or a function that does not give finite RewardParts.
-    """
-    function = load_function(config, key)
-    for sample in _SAMPLES:
-        reward = _try_on(function, sample, config, key)
-        if not isinstance(reward, RewardParts):
-            raise ConfigError(
-                f"{key}.function: {config.function} returns {type(reward).__name__}",
-                "A reward design returns codegrep.rewards.outcome.RewardParts",
-            )
-        _check_finite(reward.total, config, key)
-    return function
-
-
-def load_advantage(config: FunctionConfig, key: str = "advantage") -> AdvantageFactor:
-    """Advantage factor of `config`, tried on sample rollouts; it gives a float. Otherwise as `load_reward`."""
-    function = load_function(config, key)
-    for sample in _SAMPLES:
-        factor = _try_on(function, sample, config, key)
-        if isinstance(factor, bool) or not isinstance(factor, (int, float)):
-            raise ConfigError(
-                f"{key}.function: {config.function} returns {type(factor).__name__}",
-                "An advantage factor returns a float",
-            )
-        _check_finite(factor, config, key)
-    return function
-
-
-def load_function(config: FunctionConfig, key: str) -> functools.partial[Any]:
-    """The function of `config` with its parameters bound; pickles wherever the function itself is importable.
-
-    Raises:
-        ConfigError: the name leads nowhere, is no function of one Outcome, or a parameter is unknown, missing or of
+        ConfigError: the name leads nowhere, is no function with an argument, or a parameter is unknown, missing or of
             the wrong type. The message names the key and, where there is one, the nearest name.
     """
-    function = _resolve(config.function, key)
-    signature = inspect.signature(function)
-    _check_parameters(config, signature, _hints(function), key)
-    # Hydra's containers are copied into plain ones, so that nothing of it travels to the workers.
-    return functools.partial(function, **{str(name): value for name, value in config.params.items()})
-
-
-def _resolve(name: str, key: str) -> Callable[..., Any]:
     try:
-        function = pkgutil.resolve_name(name)
+        function = pkgutil.resolve_name(config.function)
     except (ImportError, AttributeError, ValueError) as problem:
-        raise ConfigError(f"{key}.function: there is no {name!r} ({problem})", _nearest_function(name)) from problem
+        raise ConfigError(
+            f"{key}.function: there is no {config.function!r} ({problem})", _nearest_function(config.function)
+        ) from problem
     except Exception as problem:  # a user's module does not import: a syntax error, a name that is not there …
-        kind = type(problem).__name__
-        raise ConfigError(f"{key}.function: the module of {name!r} fails: {kind}: {problem}", "Mend it") from problem
+        raise ConfigError(
+            f"{key}.function: the module of {config.function!r} fails: {type(problem).__name__}: {problem}", "Mend it"
+        ) from problem
     if not callable(function):
         raise ConfigError(
-            f"{key}.function: {name!r} is {type(function).__name__}, not a function", _nearest_function(name)
+            f"{key}.function: {config.function!r} is {type(function).__name__}, not a function",
+            _nearest_function(config.function),
         )
-    resolved: Callable[..., Any] = function
-    return resolved
+    _check_parameters(config, inspect.signature(function), _hints(function), key)
+    return functools.partial(function, **config.params)
 
 
 def _nearest_function(name: str) -> str:
@@ -127,31 +129,21 @@ def _nearest_function(name: str) -> str:
 
 
 def _check_parameters(config: FunctionConfig, signature: inspect.Signature, hints: Mapping[str, Any], key: str) -> None:
-    by_position = [
-        parameter
-        for parameter in signature.parameters.values()
-        if parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
-    if not by_position:
+    parameters = list(signature.parameters.values())
+    if not parameters or parameters[0].kind not in (
+        inspect.Parameter.POSITIONAL_ONLY,
+        inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    ):
         raise ConfigError(
             f"{key}.function: {config.function} takes no rollout", "Its first argument must be an Outcome"
         )
-    settable = {
-        parameter.name: parameter
-        for parameter in list(signature.parameters.values())
-        if parameter is not by_position[0]
-        and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
-    }
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in signature.parameters.values())
+    settable = {p.name: p for p in parameters[1:] if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+    takes_any = any(p.kind is p.VAR_KEYWORD for p in parameters)
     for name, value in config.params.items():
         if name in settable:
-            if name in hints and not _fits(value, hints[name]):
-                raise ConfigError(
-                    f"{key}.params.{name}: {value!r} is not {_type_name(hints[name])}",
-                    f"{config.function} needs {_type_name(hints[name])} there",
-                )
+            _check_value(value, hints.get(name, Any), f"{key}.params.{name}")
         elif not takes_any:
-            near = difflib.get_close_matches(str(name), settable, n=1)
+            near = difflib.get_close_matches(name, settable, n=1)
             known = ", ".join(settable) or "no parameters"
             raise ConfigError(
                 f"{key}.params.{name}: {config.function} has no such parameter",
@@ -162,6 +154,15 @@ def _check_parameters(config: FunctionConfig, signature: inspect.Signature, hint
         raise ConfigError(
             f"{key}.params: {config.function} needs {', '.join(missing)}", f"Set {key}.params.{missing[0]}"
         )
+
+
+def _check_value(value: object, hint: Any, key: str) -> None:
+    try:
+        TypeAdapter(hint).validate_json(json.dumps(value), strict=True)  # a list of YAML may stand for a tuple
+    except ValidationError as error:
+        raise ConfigError(
+            f"{key} is {value!r}", error.errors()[0]["msg"].replace("Input should", "It should")
+        ) from None
 
 
 def _try_on(function: Callable[[Outcome], Any], sample: Outcome, config: FunctionConfig, key: str) -> Any:
@@ -184,27 +185,3 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return get_type_hints(function)
     except (NameError, TypeError):
         return {}  # annotations that cannot be read are not checked
-
-
-def _fits(value: object, hint: Any) -> bool:
-    """Whether `value` may stand where `hint` is asked for; hints other than plain ones accept everything."""
-    origin = get_origin(hint)
-    if origin is Literal:
-        return value in get_args(hint)
-    if origin in (Union, types.UnionType):
-        return any(_fits(value, option) for option in get_args(hint))
-    if hint is float:
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    if hint in (bool, str, type(None)):
-        return isinstance(value, hint)
-    return True
-
-
-def _type_name(hint: Any) -> str:
-    if get_origin(hint) is Literal:
-        return " or ".join(repr(option) for option in get_args(hint))
-    return {"float": "a number", "int": "a whole number", "bool": "true or false", "str": "text"}.get(
-        getattr(hint, "__name__", ""), str(hint)
-    )

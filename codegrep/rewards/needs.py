@@ -32,6 +32,9 @@ _WITHOUT: dict[Need, Outcome] = {
 
 
 def needs(design: RewardDesign) -> frozenset[Need]:
-    """What changes the reward of a good rollout when it is taken away; "form": every answer block can be read."""
+    """Return what a reward depends on: what changes the reward of a good rollout when it is taken away.
+
+    "form" means that every answer block can be read.
+    """
     whole = design(_GOOD).total
     return frozenset(need for need, outcome in _WITHOUT.items() if design(outcome).total != whole)

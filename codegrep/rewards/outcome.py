@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from codegrep.issues.issue import Entity, LineRange
 
@@ -23,8 +22,8 @@ class Outcome:
         exit_cause: why the rollout ended.
         unique_calls_per_turn: as calls_per_turn, without calls that repeat an earlier one of the rollout; None where
             it is not known.
-        malformed_calls: things meant as a call that could not be read as one.
-        malformed_answers: answer blocks that could not be read, in any turn, also where a readable one followed.
+        malformed_calls: intended calls that could not be parsed.
+        malformed_answers: answer blocks that could not be parsed, in any turn, also where a readable one followed.
         mined_files: gold files from mining alone; line ranges in them are not scored (CodeGrep, App. B).
         generated_tokens: sampled tokens.
         predicted_entities: answered classes and functions.
@@ -71,13 +70,6 @@ class RewardParts:
 
     total: float
     parts: Mapping[str, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "parts", MappingProxyType(dict(self.parts)))
-
-    def __reduce__(self) -> tuple[type, tuple[float, dict[str, float]]]:
-        # A read-only view cannot be pickled, and rewards travel between Ray workers.
-        return type(self), (self.total, dict(self.parts))
 
 
 RewardDesign = Callable[[Outcome], RewardParts]

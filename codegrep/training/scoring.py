@@ -119,8 +119,8 @@ def _hidden_shared(
     """(N, H) hidden states that predict the scored tokens, in row-major order of `scored`."""
     by_prompt: dict[tuple[int, ...], list[int]] = {}
     # What is not scored needs no pass, but one row has to go through: every worker takes part in the backward pass.
-    wanted = scored.any(1).tolist()
-    for row in [row for row, needed in enumerate(wanted) if needed] or [0]:
+    has_scored = scored.any(1).tolist()
+    for row in [row for row, needed in enumerate(has_scored) if needed] or [0]:
         prompt = input_ids[row, :prompt_length][attention_mask[row, :prompt_length].bool()]
         by_prompt.setdefault(tuple(prompt.tolist()), []).append(row)
     pieces: list[Tensor | None] = [None] * len(input_ids)
@@ -165,10 +165,10 @@ def _head(model: PreTrainedModel) -> Tensor:
 def _through_the_head(hidden: Tensor, weight: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor]:
     """As `_TokenLogProbs`, with a gradient to the head too; logits are computed again in the backward pass."""
 
-    def scores(rows: Tensor, head: Tensor, wanted: Tensor) -> tuple[Tensor, Tensor]:
+    def scores(rows: Tensor, head: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         log_p = torch.log_softmax((rows @ head.T).float() / temperature, dim=-1)
         entropy = -torch.linalg.vecdot(log_p.detach().exp(), log_p.detach())
-        return log_p.gather(1, wanted[:, None])[:, 0], entropy
+        return log_p.gather(1, labels[:, None])[:, 0], entropy
 
     parts = [
         checkpoint(scores, hidden[start : start + _CHUNK], weight, targets[start : start + _CHUNK], use_reentrant=False)
@@ -191,8 +191,7 @@ class _TokenLogProbs(torch.autograd.Function):
         targets = torch.nn.functional.pad(targets, (0, -count % (4 * SHAPE)))
         logprobs = hidden.new_empty(len(targets), dtype=torch.float32)
         entropy = torch.empty_like(logprobs)
-        wanted = ctx.needs_input_grad[0]
-        slopes = torch.empty_like(hidden) if wanted else None
+        slopes = torch.empty_like(hidden) if ctx.needs_input_grad[0] else None
         for start in range(0, len(targets), _CHUNK):
             part = slice(start, start + _CHUNK)
             logits = (hidden[part] @ weight.T).float()

@@ -13,10 +13,16 @@ from codegrep.lab.designs import SHIPPED, Design, load_designs
 from codegrep.lab.gaming import Played, built_in_worlds, play, worlds_of
 from codegrep.lab.gaming_report import gaming_markdown
 from codegrep.lab.policies import GAMING, HONEST
-from codegrep.lab.scripted import outcome
+from codegrep.lab.scripted import World, record
 from codegrep.metrics.scores import recall
 from codegrep.rewards.outcome import Outcome, RewardParts
 from codegrep.rewards.signal import TrainingSignal
+from codegrep.rollout.outcome import outcome_of
+
+
+def outcome(world: World, texts: list[str]) -> Outcome:
+    return outcome_of(record(world, texts), gold_ranges=world.gold_ranges, gold_entities=world.gold_entities)
+
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -51,10 +57,10 @@ def test_findings_are_true(shipped: Played) -> None:
     worlds = {world.name: world for world in built_in_worlds()}
     f2 = next(f for f in shipped.findings if f.design == "colgrep_f2" and f.ranking == "reward")
     (design,) = load_designs([SHIPPED[5]])
-    says = {policy.name: policy.says for policy in (*HONEST, *GAMING)}
+    turns = {policy.name: policy.turns for policy in (*HONEST, *GAMING)}
     world = worlds[f2.world]
-    gaming = design.signal.reward(outcome(world, says[f2.policy](world))).total
-    honest = design.signal.reward(outcome(world, says[f2.rival](world))).total
+    gaming = design.signal.reward(outcome(world, turns[f2.policy](world))).total
+    honest = design.signal.reward(outcome(world, turns[f2.rival](world))).total
     assert (gaming, honest) == (pytest.approx(f2.gaming_there), pytest.approx(f2.honest_there))
     assert gaming > honest
 
@@ -70,12 +76,12 @@ def test_a_design_that_pays_for_recall_is_caught() -> None:
 def test_five_spellings_are_one_file() -> None:
     world = built_in_worlds()[0]
     (policy,) = [policy for policy in GAMING if policy.name == "five_spellings"]
-    assert outcome(world, policy.says(world)).predicted == world.gold
+    assert outcome(world, policy.turns(world)).predicted == world.gold
 
 
 def test_scripts_are_executed_as_the_loop_would() -> None:
     world = built_in_worlds()[1]
-    of = {policy.name: outcome(world, policy.says(world)) for policy in (*HONEST, *GAMING)}
+    of = {policy.name: outcome(world, policy.turns(world)) for policy in (*HONEST, *GAMING)}
     assert of["right"].calls_per_turn == (4, 4, 0)
     assert of["duplicate_calls"].calls_per_turn == (8, 8, 0)
     assert of["duplicate_calls"].unique_calls_per_turn == (1, 1, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -19,7 +18,6 @@ from codegrep.rewards.governance import Conduct
 from codegrep.rewards.needs import needs
 from codegrep.rewards.outcome import Outcome, RewardDesign, RewardParts
 from codegrep.rewards.signal import TrainingSignal, score_rollout
-from codegrep.rewards.terms import turn_discount
 
 DESIGNS: list[RewardDesign] = [v1, v2, v3, swe_grep, tiered]
 
@@ -146,13 +144,6 @@ def test_parts_name_every_term() -> None:
     assert set(swe_grep(rollout()).parts) == {"file_f", "line_f", "well_formed", "precision", "recall"}
 
 
-def test_reward_parts_are_read_only_and_travel() -> None:
-    reward = v3(rollout())
-    with pytest.raises(TypeError):
-        reward.parts["file_f"] = 2.0  # type: ignore[index]
-    assert pickle.loads(pickle.dumps(reward)) == reward
-
-
 def test_machine_failures_have_no_reward() -> None:
     def scored(outcome: Outcome) -> RewardParts | None:
         return score_rollout(outcome, Conduct(outcome.exit_cause, outcome.calls_per_turn), TrainingSignal(v3)).reward
@@ -274,7 +265,8 @@ def test_bounds_of_the_sums(outcome: Outcome) -> None:
 @given(st.integers(0, 30), st.integers(0, 30))
 def test_turn_discount_never_rises(one: int, other: int) -> None:
     low, high = sorted((one, other))
-    assert 0.92 <= turn_discount(high) <= turn_discount(low) <= 1.0
+    shares = [colgrep(rollout(calls_per_turn=(1,) * turns)).parts["turn_discount"] for turns in (high, low)]
+    assert 0.92 <= shares[0] <= shares[1] <= 1.0
 
 
 def test_mean_calls_factor() -> None:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import pickle
 from itertools import pairwise
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from codegrep.config.governance import Handling
 from codegrep.protocol.exit_cause import LOST
 from codegrep.rewards.governance import (
     CAUSES,
     EXIT_CAUSES,
-    HANDLINGS,
     JUDGE_FAILED,
     Conduct,
     MaskDecision,
@@ -108,7 +108,9 @@ def test_the_shortest_ngram_decides(tokens: list[int], size: int, times: int) ->
 conducts = st.builds(Conduct, st.sampled_from(EXIT_CAUSES), st.lists(st.integers(0, 9), max_size=4).map(tuple))
 rules = st.builds(
     Rules,
-    st.dictionaries(st.sampled_from([c for c in CAUSES if c not in (*LOST, JUDGE_FAILED)]), st.sampled_from(HANDLINGS)),
+    st.dictionaries(
+        st.sampled_from([c for c in CAUSES if c not in (*LOST, JUDGE_FAILED)]), st.sampled_from(get_args(Handling))
+    ),
     st.booleans(),
     st.booleans(),
     st.integers(0, 9),
@@ -138,10 +140,7 @@ def test_mask_and_reward_go_together(conduct: Conduct, rules: Rules) -> None:
     ("changes", "match"),
     [
         ({"handling": {"max_token": "full_mask"}}, "unknown cause 'max_token'"),
-        ({"handling": {"max_tokens": "mask"}}, "none of normal, last_turn, full_mask"),
         ({"handling": {"infrastructure": "normal"}}, "can only be full_mask"),
-        ({"max_calls": -1}, "negative"),
-        ({"repetition_tokens": 0}, "at least 1"),
     ],
 )
 def test_rules_that_make_no_sense_are_refused(changes: dict, match: str) -> None:
@@ -152,12 +151,6 @@ def test_rules_that_make_no_sense_are_refused(changes: dict, match: str) -> None
 def test_an_unknown_exit_cause_is_no_normal_end() -> None:
     with pytest.raises(ValueError, match="unknown exit cause 'bored'"):
         govern(Conduct("bored", ()), PAPER)
-
-
-def test_rules_travel_and_cannot_be_changed() -> None:
-    assert pickle.loads(pickle.dumps(PAPER)) == PAPER
-    with pytest.raises(TypeError):
-        PAPER.handling["answer"] = "full_mask"  # type: ignore[index]
 
 
 def test_a_missing_judgement_is_the_machines_failure_and_never_a_zero() -> None:

@@ -90,7 +90,12 @@ def turn_scores(folder: Path) -> tuple[Numbers, Numbers]:
 
     both = [scored(first, (1.0, 0.0), "weighted"), scored(second, None, "invalid")]
     numbers = add_up([signal_sums(both, [2.0, -1.0], 0.1)])
-    wanted = {"turn_scores/weighted": 1 / 2, "turn_scores/invalid": 1, "turn_scores/score": 5 / 8, "turn_scores/weight_max": 8 / 5}
+    wanted = {
+        "turn_scores/weighted": 1 / 2,
+        "turn_scores/invalid": 1,
+        "turn_scores/score": 5 / 8,
+        "turn_scores/weight_max": 8 / 5,
+    }
     assert numbers["advantage/mass"] == pytest.approx((2 * 8 + 1 * 7) / 15)
     return {name: value for name, value in numbers.items() if name.startswith("turn_scores/")}, wanted
 

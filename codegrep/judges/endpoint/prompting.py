@@ -52,8 +52,8 @@ def fenced(name: str, text: str, code: str) -> str:
 
 def object_with(text: str, code: str) -> dict[str, Any] | None:
     """Return the one JSON object of an answer whose "code" is `code`; None without one, and where two differ."""
-    found = [value for value in _objects(text) if value.get("code") == code]
-    return found[0] if found and all(value == found[0] for value in found) else None
+    coded = [value for value in _objects(text) if value.get("code") == code]
+    return coded[0] if coded and all(value == coded[0] for value in coded) else None
 
 
 def _objects(text: str) -> Iterator[dict[str, Any]]:
