@@ -93,7 +93,7 @@ def test_sum_is_zero_and_order_does_not_matter(rewards: list[float], order: obje
 
 
 @settings(deadline=None)  # the first call imports torch
-@given(st.lists(unit, min_size=4, max_size=4))
+@given(st.lists(unit.map(lambda value: round(value, 6)), min_size=4, max_size=4))  # closer rewards count as equal
 def test_same_as_torch(rewards: list[float]) -> None:
     torch = pytest.importorskip("torch")
     values = torch.tensor(rewards, dtype=torch.float64)
