@@ -57,10 +57,9 @@ def rescore(stored: Stored, design: Design, advance: Callable[[int], object] = l
         if len(scores) % 4096 == 0:
             advance(4096)
     advance(len(scores) % 4096)
-    parts: dict[str, Floats] = {}
-    for index, score in enumerate(scores):
-        for name, value in score.reward.parts.items() if score.reward is not None else ():
-            parts.setdefault(name, np.full(len(scores), math.nan))[index] = value
+    of_rollouts = [score.reward.parts if score.reward is not None else {} for score in scores]
+    names = dict.fromkeys(name for one in of_rollouts for name in one)
+    parts = {name: np.array([one.get(name, math.nan) for one in of_rollouts]) for name in names}
     kept = np.array([_kept(s.decision, tokens) for s, tokens in zip(scores, stored.turn_tokens, strict=True)])
     return Rescored(design, batch_advantages(scores, stored.groups, design.signal), parts, kept, failed, first_failure)
 
