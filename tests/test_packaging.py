@@ -125,6 +125,7 @@ def test_a_wheel_holds_the_package_and_the_configuration(tmp_path: Path) -> None
     assert {"codegrep/ray_jobs/slurm.sh", "hydra_plugins/codegrep_ray/__init__.py"} <= names
     modules = {str(p.relative_to(ROOT)) for p in (ROOT / "codegrep").rglob("*.py")}
     assert modules <= names
+    assert {f"codegrep/tracking/templates/{p.name}" for p in (ROOT / "codegrep/tracking/templates").iterdir()} <= names
     # and it is found there
     where = "import codegrep.compose as c; print(c.CONF)"
     done = _sh(sys.executable, "-c", where, cwd=tmp_path, PYTHONPATH=str(tmp_path / "installed"))

@@ -103,15 +103,10 @@ def _comparison(
 
 def _write(comparison: Comparison, folder: Path) -> None:
     from codegrep.compare.contents import page_of
-    from codegrep.compare.page import html, markdown, png
     from codegrep.runtime.artifacts import write_json
+    from codegrep.tracking import pages
 
-    page = page_of(comparison)
-    (folder / "figures").mkdir(parents=True, exist_ok=True)
-    for picture in page.pictures:
-        (folder / "figures" / f"{picture.name}.png").write_bytes(png(picture.figure))
-    (folder / "index.html").write_text(html(page), encoding="utf-8")
-    (folder / "compare.md").write_text(markdown(page), encoding="utf-8")
+    pages.write(page_of(comparison), folder, markdown_name="compare.md", html_name="index.html")
     write_json(folder / "results.json", _results(comparison))
 
 

@@ -11,10 +11,10 @@ from codegrep.compare.cost import cost_rows
 from codegrep.compare.designs import ComparedDesign, shorten
 from codegrep.compare.events import EventRow, alarms, event_rows
 from codegrep.compare.measures import MEASURES, PRIMARY, Measure, measure
-from codegrep.compare.page import Block, Bullets, Heading, Page, Paragraph, Picture, Table
 from codegrep.compare.runs import LeftOut
 from codegrep.compare.verdict import Verdict
 from codegrep.metrics.runs import few_repositories
+from codegrep.tracking.pages import Block, Bullets, Heading, Page, Paragraph, Picture, Table
 
 _MOST_SETTINGS = 40  # rows of the table of settings
 

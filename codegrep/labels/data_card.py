@@ -1,59 +1,26 @@
-"""The data card of a label set: sections, as Markdown with pictures beside it and as one HTML file."""
+"""The data card of a label set, as Markdown with pictures beside it and as one HTML file."""
 
 from __future__ import annotations
 
-import base64
-import html
-import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
 
 from codegrep.runtime.artifacts import write_json
-from codegrep.tracking import label_figures
+from codegrep.tracking import label_figures, pages
+from codegrep.tracking.pages import Block, Heading, Page, Paragraph, Picture, Table
 
 MARKDOWN, HTML, SUMMARY = "data_card.md", "data_card.html", "summary.json"
 _PAPER_RETENTION = "47.7 %"
 
 
-@dataclass
-class Section:
-    """A part of the card. picture: file name and figure."""
-
-    title: str
-    text: list[str] = field(default_factory=list)
-    table: Sequence[Sequence[str]] = ()
-    picture: tuple[str, Figure] | None = None
-
-
 def write(folder: Path, summary: Mapping[str, Any]) -> None:
-    """Write the card, its pictures and the summary it was made from."""
+    """Write the card, its pictures and the summary it is made from."""
     write_json(folder / SUMMARY, dict(summary))
-    sections = list(_sections(summary))
-    markdown = ["# Data card: mined target files", ""]
-    page = [_HEAD, "<h1>Data card: mined target files</h1>"]
-    for section in sections:
-        markdown += [f"## {section.title}", ""]
-        page.append(f"<h2>{html.escape(section.title)}</h2>")
-        for text in section.text:
-            markdown += [text, ""]
-            page.append(f"<p>{html.escape(text)}</p>")
-        if section.table:
-            markdown += [*_markdown_table(section.table), ""]
-            page.append(_html_table(section.table))
-        if section.picture:
-            name, figure = section.picture
-            data = _png(figure)
-            (folder / "figures").mkdir(exist_ok=True)
-            (folder / "figures" / name).write_bytes(data)
-            markdown += [f"![{section.title}](figures/{name})", ""]
-            packed = base64.b64encode(data).decode()
-            page.append(f'<img alt="{html.escape(section.title)}" src="data:image/png;base64,{packed}">')
-    (folder / MARKDOWN).write_text("\n".join(markdown), encoding="utf-8")
-    (folder / HTML).write_text("\n".join([*page, "</body></html>\n"]), encoding="utf-8")
+    page = Page("Data card: mined target files", "", tuple(_blocks(summary)))
+    pages.write(page, folder, markdown_name=MARKDOWN, html_name=HTML)
 
 
 def funnel(s: Mapping[str, Any]) -> list[tuple[str, int]]:
@@ -75,14 +42,14 @@ def funnel(s: Mapping[str, Any]) -> list[tuple[str, int]]:
     ]
 
 
-def _sections(s: Mapping[str, Any]) -> list[Section]:
+def _blocks(s: Mapping[str, Any]) -> list[Block]:
     files = s["files"]
     steps = funnel(s)
     mined = steps[1][1]
     judge = f"{s['judge']} ({s['judge_kind']})"
     rules = " No model has judged: verdicts are phrases found by rules." if s["judge"] == "rules" else ""
-    made = [
-        Section(
+    sections = [
+        _section(
             "What it is",
             [
                 f"{s['samples']:,} samples of {s['issues']:,} issues from {s['trajectories']:,} trajectories. "
@@ -93,12 +60,12 @@ def _sections(s: Mapping[str, Any]) -> list[Section]:
                 f"{_PAPER_RETENTION}).",
             ],
         ),
-        Section(
+        _section(
             "Funnel",
             table=[("step", "left"), *((name, f"{count:,}") for name, count in steps)],
-            picture=("funnel.png", label_figures.funnel(steps[4:9], "Reads and candidates")),
+            picture=("funnel", label_figures.funnel(steps[4:9], "Reads and candidates")),
         ),
-        Section(
+        _section(
             "Trajectories",
             [f"{mined:,} were mined, {s['trajectories_with_candidates']:,} of them have a candidate."],
             table=[
@@ -111,7 +78,7 @@ def _sections(s: Mapping[str, Any]) -> list[Section]:
                 *_counted({f"gold patches not usable: {k}": v for k, v in s["gold_skipped"].items()}),
             ],
         ),
-        Section(
+        _section(
             "Reads left out, and odd arguments",
             ["Reads with odd arguments stay, where a path could be read from them."],
             table=[
@@ -122,7 +89,7 @@ def _sections(s: Mapping[str, Any]) -> list[Section]:
         ),
         _reasoning(s),
         _weights(s),
-        Section(
+        _section(
             "Files by filter",
             ["Each candidate is counted at the first filter that it fails, in this order."],
             table=[
@@ -133,7 +100,7 @@ def _sections(s: Mapping[str, Any]) -> list[Section]:
                 ),
             ],
             picture=(
-                "filters.png",
+                "filters",
                 label_figures.bars(
                     [(_words(k), files.get(k, 0)) for k in ("too_short", "not_relevant", "low_weight", "surviving")],
                     "Candidates by the filter that ends them",
@@ -142,30 +109,30 @@ def _sections(s: Mapping[str, Any]) -> list[Section]:
                 ),
             ),
         ),
-        Section(
+        _section(
             "Target sets",
             [
                 f"{s['target_files']:.2f} files on average, {s['mined_files']:.2f} of them not in the gold patch.",
             ],
             picture=(
-                "target_sizes.png",
+                "target_sizes",
                 label_figures.bars(s["sizes"], "Target sets by number of files", "files", "samples"),
             ),
         ),
-        Section(
+        _section(
             "Mined files that the patch does not have",
-            picture=("added.png", label_figures.bars(s["added"], "Samples by mined files", "files", "samples")),
+            picture=("added", label_figures.bars(s["added"], "Samples by mined files", "files", "samples")),
         ),
-        Section(
+        _section(
             "Reads by turn",
-            picture=("turns.png", label_figures.bars(s["turns"], "Reads by turn", "turn of the trajectory", "reads")),
+            picture=("turns", label_figures.bars(s["turns"], "Reads by turn", "turn of the trajectory", "reads")),
         ),
         _judging(s),
     ]
     if s["training"].get("issues"):
         t = s["training"]
-        made.append(
-            Section(
+        sections.append(
+            _section(
                 "Use in this experiment",
                 [
                     f"{t['issues']:,} training issues have {t['samples']:,} samples; {t['files_not_at_base']:,} files "
@@ -173,16 +140,31 @@ def _sections(s: Mapping[str, Any]) -> list[Section]:
                 ],
             )
         )
-    return made
+    return [block for section in sections for block in section]
 
 
-def _reasoning(s: Mapping[str, Any]) -> Section:
+def _section(
+    title: str,
+    text: Sequence[str] = (),
+    table: Sequence[Sequence[str]] = (),
+    picture: tuple[str, Figure] | None = None,
+) -> list[Block]:
+    """Return a heading and what stands below it. table: header, then rows. picture: name and figure."""
+    blocks: list[Block] = [Heading(title), *map(Paragraph, text)]
+    if table:
+        blocks.append(Table(table[0], table[1:]))
+    if picture:
+        blocks.append(Picture(*picture, alt=title))
+    return blocks
+
+
+def _reasoning(s: Mapping[str, Any]) -> list[Block]:
     reads = max(1, s["reads"])
     rows = [("text", "empty", f"below {s['min_tokens']} tokens")]
     for label in ("content", "content and thought"):
         empty, short = s["reads_without_text"].get(label, 0), s["reads_short"].get(label, 0)
         rows.append((label, f"{empty:,} ({_share(empty / reads)})", f"{short:,} ({_share(short / reads)})"))
-    return Section(
+    return _section(
         "Post-reasoning",
         [
             "The paper takes the next message's content. OpenHands has a tool to think with, whose argument is no "
@@ -192,7 +174,7 @@ def _reasoning(s: Mapping[str, Any]) -> Section:
     )
 
 
-def _weights(s: Mapping[str, Any]) -> Section:
+def _weights(s: Mapping[str, Any]) -> list[Block]:
     low = s["files"].get("low_weight", 0)
     shortest = s["shortest_by_weight"]
     did = (
@@ -201,7 +183,7 @@ def _weights(s: Mapping[str, Any]) -> Section:
         else "The weight filter removed nothing that the other filters had left."
     )
     lengths = {int(k): v for k, v in s["lengths"].items()}
-    return Section(
+    return _section(
         "Lengths and weights",
         [
             f"β = {s['beta']:g} tokens, mean raw weight {s['mean_raw_weight']:.4f}, over the whole set. A weight of "
@@ -210,13 +192,13 @@ def _weights(s: Mapping[str, Any]) -> Section:
             f"{s['low_weight_alone']:,} of {s['candidates']:,}, those without any text included.",
         ],
         picture=(
-            "lengths.png",
+            "lengths",
             label_figures.lengths(lengths, s["beta"], s["min_tokens"], shortest),
         ),
     )
 
 
-def _judging(s: Mapping[str, Any]) -> Section:
+def _judging(s: Mapping[str, Any]) -> list[Block]:
     usage = s["judge_usage"]
     table = [
         ("verdicts", "count"),
@@ -234,11 +216,11 @@ def _judging(s: Mapping[str, Any]) -> Section:
             f"{a['kappa']:.2f} [{a['kappa_low']:.2f}, {a['kappa_high']:.2f}] (both relevant {a['both_relevant']}, only "
             f"the first {a['first_only']}, only the second {a['second_only']}, neither {a['neither']})."
         )
-    return Section(
+    return _section(
         "Judge",
         text,
         table,
-        ("weights.png", label_figures.bars(s["weights"], "Candidates by weight", "weight (lower end)", "candidates")),
+        ("weights", label_figures.bars(s["weights"], "Candidates by weight", "weight (lower end)", "candidates")),
     )
 
 
@@ -252,33 +234,3 @@ def _words(name: str) -> str:
 
 def _share(value: float) -> str:
     return f"{100 * value:.1f} %"
-
-
-def _markdown_table(rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
-    return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]
-
-
-def _html_table(rows: Sequence[Sequence[str]]) -> str:
-    out = ["<table>"]
-    for number, row in enumerate(rows):
-        tag = "td" if number else "th"
-        out.append("<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in row) + "</tr>")
-    return "\n".join([*out, "</table>"])
-
-
-def _png(figure: Figure) -> bytes:
-    out = io.BytesIO()
-    figure.savefig(out, format="png", dpi=110)
-    return out.getvalue()
-
-
-_HEAD = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Data card: mined target files</title>
-<style>
-body { font: 15px/1.5 system-ui, sans-serif; max-width: 56rem; margin: 2rem auto; padding: 0 1rem; color: #222 }
-table { border-collapse: collapse; margin: 0.5rem 0 }
-td, th { border-bottom: 1px solid #ddd; padding: 0.2rem 0.9rem 0.2rem 0; text-align: left }
-td + td, th + th { text-align: right; font-variant-numeric: tabular-nums }
-img { max-width: 100%; margin: 0.5rem 0 }
-</style></head><body>"""

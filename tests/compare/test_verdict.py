@@ -11,10 +11,10 @@ from codegrep.compare.analysis import Analysis, analyse
 from codegrep.compare.contents import Comparison, page_of
 from codegrep.compare.designs import group
 from codegrep.compare.figures import curves_figure, difference_figure, held_out_figure
-from codegrep.compare.page import html, markdown
 from codegrep.compare.runs import RunRecord
 from codegrep.compare.verdict import Claim, verdict
 from codegrep.errors import DataError
+from codegrep.tracking.pages import html, markdown
 from tests.compare.made_runs import record
 
 

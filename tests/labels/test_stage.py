@@ -99,7 +99,7 @@ def test_the_command_writes_samples_card_sheet_and_metrics(tmp_path: Path) -> No
     assert provenance["judge"] == "rules" and provenance["evidence"].startswith("I see") and provenance["message"] == 2
     card = (folder / "data_card.md").read_text()
     assert "No model has judged" in card and "Retention" in card and "![Funnel](figures/funnel.png)" in card
-    assert "data:image/png;base64" in (folder / "data_card.html").read_text()
+    assert "data:image/svg+xml;base64" in (folder / "data_card.html").read_text()
     from codegrep.tracking.store import connect
 
     client = connect(f"sqlite:///{tmp_path / 'out'}/mlflow.db")

@@ -19,6 +19,7 @@ from codegrep.pipeline.results import FIRST_FILE, MINED, WHOLE, Pair, cautions, 
 from codegrep.pipeline.stages.evaluate import per_issue
 from codegrep.runtime.artifacts import Artifact, write_json
 from codegrep.runtime.progress import Progress
+from codegrep.tracking import pages
 from codegrep.tracking import rows as tracking_rows
 from codegrep.tracking.figures import gain_by_issue, retriever_bars, training_curves
 from codegrep.tracking.history import History, history
@@ -178,27 +179,30 @@ def _markdown(
     pairs: Sequence[Pair],
     warned: Sequence[str],
 ) -> str:
-    out = [
-        f"# {config.name}, seed {config.seed}",
-        "",
-        f"Data `{config.data.name}` (fingerprint `{prepared.fingerprint[:12]}`), "
-        f"scale `{config.scale.name}`, model `{config.model.path}`.",
-        "",
-        *_retrievers_table(lines),
+    return pages.render(
+        "run_report.md",
+        name=config.name,
+        seed=config.seed,
+        data=config.data.name,
+        fingerprint=prepared.fingerprint[:12],
+        scale=config.scale.name,
+        model=config.model.path,
+        retrievers=_retrievers_table(lines),
+        differences=_differences_table(pairs),
+        notes=[f"Intervals and p-values: resampling {resampled(lines)}.", *_column_notes(lines), *warned],
+    )
+
+
+def _differences_table(pairs: Sequence[Pair]) -> pages.Table:
+    header = ("a − b", "on", "difference [95 %]", "p (Holm)", "better/equal/worse")
+    counts = [f"{p.comparison.better}/{p.comparison.equal}/{p.comparison.worse}" for p in pairs]
+    rows = [
+        (f"{p.a} − {p.b}", p.on, _interval(p), f"{p.p_holm:.3f}", count) for p, count in zip(pairs, counts, strict=True)
     ]
-    out += ["", "| a − b | on | difference [95 %] | p (Holm) | better/equal/worse |", "|---|---|---|---|---|"]
-    for pair in pairs:
-        c = pair.comparison
-        out.append(
-            f"| {pair.a} − {pair.b} | {pair.on} | {_interval(pair)} | {pair.p_holm:.3f} | "
-            f"{c.better}/{c.equal}/{c.worse} |"
-        )
-    notes = [f"Intervals and p-values: resampling {resampled(lines)}.", *_column_notes(lines), *warned]
-    out += [text for note in notes for text in ("", note)]
-    return "\n".join(out) + "\n"
+    return pages.Table(header, rows, left=2)
 
 
-def _retrievers_table(lines: Sequence[EvaluationRow]) -> list[str]:
+def _retrievers_table(lines: Sequence[EvaluationRow]) -> pages.Table:
     columns = {
         "retriever": [r.retriever for r in lines],
         "F0.5 [95 %]": [_with_interval(r.f05_mean, r.f05_low, r.f05_high) for r in lines],
@@ -218,8 +222,7 @@ def _retrievers_table(lines: Sequence[EvaluationRow]) -> list[str]:
         "function": [_cell(r.function_f1, 3) for r in lines],
     }
     filled = {name: cells for name, cells in columns.items() if any(cell != "–" for cell in cells)}
-    rows = [list(filled), ["---"] * len(filled), *zip(*filled.values(), strict=True)]
-    return [f"| {' | '.join(row)} |" for row in rows]
+    return pages.Table(tuple(filled), tuple(zip(*filled.values(), strict=True)))
 
 
 def _column_notes(lines: Sequence[EvaluationRow]) -> list[str]:

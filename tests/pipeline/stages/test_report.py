@@ -51,12 +51,16 @@ def test_every_panel_of_the_training_figure_is_read() -> None:
 
 def test_a_report_has_the_columns_that_there_is_something_in() -> None:
     plain = EvaluationRow("bm25_top1", "baseline", 40, 0.3, 0.2, 0.4, seconds_per_issue=0.1, repositories=9)
-    assert "mined" not in "".join(report._retrievers_table([plain])) and "f05_mined" not in report._filled([plain])[0]
+    assert (
+        "mined" not in "".join(report._retrievers_table([plain]).header)
+        and "f05_mined" not in report._filled([plain])[0]
+    )
     places = {"f05_mined": 0.4, "f05_mined_low": 0.3, "f05_mined_high": 0.5, "mined_issues": 30, "line_f05": 0.2}
     rich = EvaluationRow("trained", "model", 40, 0.5, 0.4, 0.6, latency_seconds=1.5, latency_issues=8, **places)  # type: ignore[arg-type]
-    head, _, *body = report._retrievers_table([plain, rich])
-    assert head.endswith("| s/issue | s alone | mined [95 %] | lines |")
-    assert body[1].endswith("| – | 1.50 | 0.400 [0.300, 0.500] | 0.200 |") and body[0].endswith("| 0.10 | – | – | – |")
+    table = report._retrievers_table([plain, rich])
+    assert table.header[-4:] == ("s/issue", "s alone", "mined [95 %]", "lines")
+    assert table.rows[1][-4:] == ("–", "1.50", "0.400 [0.300, 0.500]", "0.200")
+    assert table.rows[0][-4:] == ("0.10", "–", "–", "–")
     assert [row["f05_mined"] for row in report._filled([plain, rich])] == [None, 0.4]
     notes = report._column_notes([plain, rich])
     assert any("throughput" in note for note in notes) and any("30 issues" in note for note in notes)
