@@ -30,14 +30,14 @@ from codegrep.issues.statements import names_gold, statement_hash, statement_of_
 from codegrep.issues.swe_bench_rows import RowError, read_fields
 from codegrep.judges.answers import AnswerQuestion, parse_judgement, prompt
 from codegrep.judges.endpoint.prompting import object_with, shortened, visible
+from codegrep.judges.files import Question, parse_answer
+from codegrep.judges.files_rules import RulesJudge
 from codegrep.judges.turns import parse_scores
 from codegrep.lab.gaming import worlds_of
 from codegrep.labels import adapters
 from codegrep.labels.adapters.parts import AdapterError, text_of
 from codegrep.labels.columnar import mine
-from codegrep.labels.judging import Question, parse_answer
 from codegrep.labels.requests import ReadRules, created_path, shell_request, thought_of, view_request
-from codegrep.labels.rules import RulesJudge
 from codegrep.labels.shard_work import task_of
 from codegrep.labels.shell_reads import SHELL_READERS, files_read
 from codegrep.labels.tokens import WordCounter

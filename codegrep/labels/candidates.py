@@ -12,7 +12,6 @@ import pyarrow as pa
 from codegrep.labels.tokens import TokenCounter
 from codegrep.labels.trajectory import Read
 
-RELEVANT, NOT_RELEVANT = "RELEVANT", "NOT_RELEVANT"
 #: Candidates of one shard. Everything that a label's provenance needs is here.
 SCHEMA = pa.schema(
     [

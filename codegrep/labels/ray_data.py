@@ -20,7 +20,7 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from codegrep.errors import ConfigError, DiskError, InfrastructureError
-from codegrep.labels.judging import Judge, Relevance
+from codegrep.judges.files import Judge, Relevance
 from codegrep.labels.shard_work import MiningSettings, ShardRecord, judge_table, mine_shard, with_verdicts
 from codegrep.labels.shards import Shard
 from codegrep.labels.tokens import open_counter

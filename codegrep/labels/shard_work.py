@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from codegrep.judges.files import NOT_RELEVANT, RELEVANT, Judge, Question, Relevance
 from codegrep.labels import candidates as records
 from codegrep.labels.columnar import mine
-from codegrep.labels.judging import Judge, Question, Relevance
 from codegrep.labels.requests import ReadRules
 from codegrep.labels.shards import Shard, batches
 from codegrep.labels.tokens import TokenCounter
@@ -157,8 +157,8 @@ def with_verdicts(table: pa.Table, record: ShardRecord, verdicts: dict[int, Rele
         "error": [one.error for one in rows],
     }
     record.judged += len(verdicts)
-    record.relevant += sum(1 for one in rows if one.label == records.RELEVANT)
-    record.not_relevant += sum(1 for one in rows if one.label == records.NOT_RELEVANT)
+    record.relevant += sum(1 for one in rows if one.label == RELEVANT)
+    record.not_relevant += sum(1 for one in rows if one.label == NOT_RELEVANT)
     record.ambiguous += sum(1 for one in rows if one.ambiguous)
     record.errors.update(one.error for one in rows if one.error)
     for name, values in columns.items():

@@ -11,11 +11,10 @@ from typing import Any
 from pyarrow import parquet
 
 from codegrep.config import Config
+from codegrep.judges.files import RELEVANT, Question
 from codegrep.labels import data_card
 from codegrep.labels.agreement import agreement
-from codegrep.labels.candidates import RELEVANT
 from codegrep.labels.gold import GoldPatches
-from codegrep.labels.judging import Question
 from codegrep.labels.ray_data import JudgeChoice, ShardFiles
 from codegrep.labels.shard_work import ShardRecord
 from codegrep.labels.shards import Shard

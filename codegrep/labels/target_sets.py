@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import parquet
 
-from codegrep.labels.candidates import RELEVANT
+from codegrep.judges.files import RELEVANT
 from codegrep.labels.gold import Gold
 from codegrep.labels.ray_data import ShardFiles
 from codegrep.labels.shards import Shard

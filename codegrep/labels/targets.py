@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
+from codegrep.judges.files import NOT_RELEVANT, RELEVANT
 from codegrep.labels.gold import Gold
 from codegrep.labels.weights import Weighting
 

@@ -119,7 +119,7 @@ def ratios(table: pa.Table, work: Path, rounds: int) -> dict[str, Any]:
     assert [m.reads for m in columnar] == [m.reads for m in rowwise], "the two miners differ"
     assert [m.counts() for m in columnar] == [m.counts() for m in rowwise], "the two miners differ"
     settings = MiningSettings(rules=rules)
-    from codegrep.labels.rules import RulesJudge
+    from codegrep.judges.files_rules import RulesJudge
     from codegrep.labels.tokens import WordCounter
 
     def whole() -> None:

@@ -11,9 +11,9 @@ import pytest
 from pyarrow import parquet
 
 from codegrep.errors import DataError
+from codegrep.judges.files_rules import RulesJudge
 from codegrep.labels import shard_work
 from codegrep.labels.importing import imported, trajectory_files
-from codegrep.labels.rules import RulesJudge
 from codegrep.labels.shard_work import MiningSettings, ShardRecord, judge_table, mine_shard
 from codegrep.labels.shards import is_common, shards_of
 from codegrep.labels.tokens import WordCounter

@@ -141,7 +141,7 @@ def test_a_killed_run_ends_like_one_that_was_not(tmp_path: Path) -> None:
 def test_a_judge_that_fails_is_asked_again_for_those_rows_only(tmp_path: Path) -> None:
     import threading
 
-    from tests.labels.test_endpoint import Server, said
+    from tests.chat_server import Server, said
 
     path, gold = material(tmp_path, 60, 20)
     ill = {"on": True}

@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
-from codegrep.labels.judging import Question, majority, parse_answer, prompt
-from codegrep.labels.rules import RulesJudge
+from codegrep.judges.files import NOT_RELEVANT, RELEVANT, Question, majority, parse_answer, prompt
+from codegrep.judges.files_rules import RulesJudge
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ import pytest
 
 from codegrep.errors import ConfigError
 from codegrep.judges.endpoint import AnswerCache, ChatClient, Endpoint, Prompt
-from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
-from codegrep.labels.endpoint_judge import EndpointJudge
-from codegrep.labels.judging import Question, prompt
+from codegrep.judges.files import NOT_RELEVANT, RELEVANT, Question, prompt
+from codegrep.judges.files_endpoint import EndpointJudge
 from tests.chat_server import Answer, Server, said
 
 QUESTIONS = [Question(f"src/f{n}.py", f"notes {n}", "the task") for n in range(6)]

@@ -1,4 +1,4 @@
-"""The judge in vLLM engines of Ray Data (ray.data.llm). Never run: see docs/not-yet-run.md."""
+"""A judge of files in vLLM engines of Ray Data (ray.data.llm). Never run: docs/not-yet-run.md."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from typing import Any
 
 from codegrep.errors import ConfigError
 from codegrep.judges.endpoint import Usage
-from codegrep.labels.judging import PromptedJudge, Question, Relevance, parse_answer, prompt
+from codegrep.judges.files import PromptedJudge, Question, Relevance, parse_answer, prompt
 
 
 class VLLMJudge(PromptedJudge):
-    """One Ray Data pipeline over all candidates: prompts, engines, answers. For judge.where=driver.
+    """Judge all candidates in one Ray Data pipeline: prompts, engines, answers. For judge.where=driver.
 
     Args:
-        model: hub id or folder. engines: copies of the model. batch: prompts an engine takes at once.
+        model: hub id or folder.
+        engines: copies of the model.
+        batch: prompts an engine takes at once.
+        temperature: of sampling.
+        max_tokens: of an answer.
         engine: arguments of vLLM's engine.
     """
 
@@ -28,11 +32,15 @@ class VLLMJudge(PromptedJudge):
         super().__init__(f"vllm:{model}", Usage())
 
     def judge(self, questions: Sequence[Question]) -> list[Relevance]:
-        """Not for single lists: an engine's start costs minutes."""
+        """Refuse: starting an engine for a single list costs minutes.
+
+        Raises:
+            ConfigError: always.
+        """
         raise ConfigError("VLLMJudge judges whole sets only", "Set judge.where=driver")
 
     def judge_files(self, paths: Sequence[str], min_tokens: int) -> Iterator[tuple[str, int, Relevance]]:
-        """Verdicts of all candidates in some Parquet files that are long enough."""
+        """Yield (file, row, relevance) of all candidates in Parquet files that have `min_tokens` of evidence."""
         if not paths:
             return
         import ray.data
@@ -62,11 +70,11 @@ class VLLMJudge(PromptedJudge):
         )
         dataset = ray.data.from_items([{"from_path": path} for path in paths]).flat_map(_Rows(min_tokens), num_cpus=0.5)
         for row in processor(dataset).iter_rows():
-            yield str(row["from_path"]), int(row["position"]), _verdict(str(row["answer"]))
+            yield str(row["from_path"]), int(row["position"]), _relevance(str(row["answer"]))
 
 
 class _Rows:
-    """Ray Data's function: the candidates of one file that are long enough, with their places."""
+    """Ray Data's function: the candidates of one file that are long enough, with their row numbers."""
 
     def __init__(self, min_tokens: int) -> None:
         self._min_tokens = min_tokens
@@ -88,7 +96,7 @@ class _Rows:
         ]
 
 
-def _verdict(answer: str) -> Relevance:
+def _relevance(answer: str) -> Relevance:
     parsed = parse_answer(answer)
     if parsed is None:
         return Relevance("", error="empty answer")

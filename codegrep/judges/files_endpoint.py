@@ -8,22 +8,22 @@ from typing import Any
 
 from codegrep.errors import ConfigError
 from codegrep.judges.endpoint import AnswerCache, ChatClient, Endpoint, Prompt, Reply
-from codegrep.labels.judging import READING, PromptedJudge, Question, Relevance, majority, parse_answer, prompt
+from codegrep.judges.files import READING, PromptedJudge, Question, Relevance, majority, parse_answer, prompt
 
 
 class EndpointJudge(PromptedJudge):
-    """Asks a language model over HTTP.
+    """Ask a language model over HTTP.
 
     Args:
-        cache: folder of answers that were had before; None keeps none.
+        cache: folder of earlier answers; None keeps none.
         votes: answers asked for each candidate; the majority counts.
-        settings: see Endpoint.
+        settings: fields of `Endpoint`.
+
+    Raises:
+        ConfigError: a setting is unknown, missing or out of range.
     """
 
     def __init__(self, cache: str | None = None, votes: int = 1, **settings: Any) -> None:
-        """Raises:
-        ConfigError: a setting is unknown, missing or out of range.
-        """
         if votes < 1:
             raise ConfigError(f"judge.params.votes is {votes}", "LRAT uses 1")
         endpoint = Endpoint.from_params(settings, "judge")
@@ -32,10 +32,10 @@ class EndpointJudge(PromptedJudge):
         super().__init__(f"llm:{endpoint.model}", self._client.usage)
 
     def judge(self, questions: Sequence[Question]) -> list[Relevance]:
-        """See Judge."""
+        """Return a relevance for each question, in order; an outage is an error of its row."""
         prompts = [Prompt(prompt(question), vote) for question in questions for vote in range(self._votes)]
         answers = self._client.ask([(one, _read) for one in prompts])
-        return [_verdict(answers[start : start + self._votes]) for start in range(0, len(answers), self._votes)]
+        return [_relevance(answers[start : start + self._votes]) for start in range(0, len(answers), self._votes)]
 
 
 def _read(text: str) -> Mapping[str, Any] | None:
@@ -45,7 +45,7 @@ def _read(text: str) -> Mapping[str, Any] | None:
     return {"label": parsed[0], "ambiguous": parsed[1], "text": text.strip()[-200:]}
 
 
-def _verdict(answers: Sequence[Reply]) -> Relevance:
+def _relevance(answers: Sequence[Reply]) -> Relevance:
     values = []
     for answer in answers:
         if answer.value is None:

@@ -1,4 +1,7 @@
-"""What a judge is asked and answers (LRAT 2.3, CodeGrep 3.4 stage 2): RELEVANT unless clearly NOT_RELEVANT."""
+"""Judges of files that an agent read (LRAT, arXiv 2604.04949, §2.3; CodeGrep §3.4 stage 2).
+
+A file is RELEVANT unless its notes say clearly that it is not.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,9 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from codegrep.judges.endpoint import Usage, shortened
-from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
 from codegrep.text import plain, without_thoughts
 
+RELEVANT, NOT_RELEVANT = "RELEVANT", "NOT_RELEVANT"
 # The wording is ours: neither paper prints its prompt. A change of it changes every cache key.
 _PROMPT = """\
 A software engineer works on the task below, has just opened one file of the repository, and then wrote the notes \
@@ -30,8 +33,6 @@ Notes written after opening it:
 {evidence}
 
 Answer with one word, RELEVANT or NOT_RELEVANT."""
-
-
 #: Raised when the same answer would be read as another label; part of the key of kept answers, which hold the label.
 READING = 2
 #: Names the wording and the reading; part of what decides a set of labels.
@@ -52,8 +53,8 @@ class Relevance:
     """A judge's answer.
 
     Attributes:
-        label: RELEVANT, NOT_RELEVANT, or "" where no answer could be had.
-        reason: the rule that spoke, or the model's words.
+        label: RELEVANT, NOT_RELEVANT, or "" without an answer.
+        reason: the rule that matched, or the model's words.
         votes: answers for RELEVANT and for NOT_RELEVANT.
         error: why there is no answer; an outage is an error of its row, never a label.
         ambiguous: the answer named neither, and counts as RELEVANT.
@@ -67,56 +68,52 @@ class Relevance:
 
 
 class Judge(Protocol):
-    """Answers many questions."""
+    """Judges files."""
 
     @property
     def label(self) -> str:
-        """Names the judge in every label that it gave."""
+        """Name of the judge in every label that it gives."""
         ...
 
     @property
     def version(self) -> str:
-        """Changes when the same question may get another answer for the judge's own reasons: its rules, its prompt."""
+        """Hash of the judge's rules or prompt: when it changes, the same question may get another answer."""
         ...
 
     @property
     def usage(self) -> Usage:
-        """What was used so far."""
+        """Requests and tokens so far."""
         ...
 
     def judge(self, questions: Sequence[Question]) -> list[Relevance]:
-        """A verdict for each question, in order. An outage is a Relevance with an error; it is never raised."""
+        """Return a relevance for each question, in order. An outage is a Relevance with an error, never raised."""
         ...
 
 
 class PromptedJudge:
-    """What judges that ask a language model with `prompt` have in common.
-
-    Args:
-        label: see Judge.
-    """
+    """The part that judges share which ask a language model with `prompt`."""
 
     def __init__(self, label: str, usage: Usage) -> None:
         self._label, self._usage = label, usage
 
     @property
     def label(self) -> str:
-        """See Judge."""
+        """Name of the judge."""
         return self._label
 
     @property
     def version(self) -> str:
-        """See Judge: the prompt's."""
+        """Hash of the prompt and of the reading of answers."""
         return PROMPT_VERSION
 
     @property
     def usage(self) -> Usage:
-        """See Judge."""
+        """Requests and tokens so far."""
         return self._usage
 
 
 def prompt(question: Question, max_task_chars: int = 6000, max_evidence_chars: int = 8000) -> str:
-    """The text for a language model. Long parts are cut in the middle, and the cut is shown."""
+    """Return the text for a language model. Long parts are cut in the middle, with a note."""
     return _PROMPT.format(
         task=shortened(question.task, max_task_chars) or "(not known)",
         path=question.path,
@@ -126,7 +123,7 @@ def prompt(question: Question, max_task_chars: int = 6000, max_evidence_chars: i
 
 _NEGATIVE = re.compile(r"\b(?:NOT[\s_-]*RELEVANT|IRRELEVANT)\b")
 _POSITIVE = re.compile(r"\bRELEVANT\b")
-# What is said in one breath: a doubt in it is about the word in it.
+# Ends of clauses: a doubt is about the word in its own clause.
 _CLAUSES = re.compile(
     r"[.,;:!()\[\]{}\n\u2014]+|(?<=\?)|\s-+\s"
     r"|\b(?:SO|HENCE|THUS|THEREFORE|BECAUSE|SINCE|BUT|THOUGH|ALTHOUGH|WHILE|WHEREAS)\b"
@@ -138,10 +135,10 @@ _DOUBT = re.compile(
 
 
 def parse_answer(text: str) -> tuple[str, bool] | None:
-    """(label, ambiguous) of a model's answer; None where it holds no answer at all and has to be asked again.
+    """Return (label, ambiguous) of a model's answer; None for an empty answer, which has to be asked again.
 
-    One of the two words that stands alone in its clause decides, else the first clause that says one without doubt (the
-    first word decides in LRAT's code). What names neither, both, or one in doubt is RELEVANT (CodeGrep's rule).
+    A word that stands alone in its clause decides, else the first clause that names one without doubt (in LRAT's code
+    the first word decides). An answer that names neither, both, or one in doubt is RELEVANT (CodeGrep §3.4).
     """
     shown = plain(without_thoughts(text)).strip().upper()
     if not shown:
@@ -155,7 +152,7 @@ def parse_answer(text: str) -> tuple[str, bool] | None:
 
 
 def _clause(text: str) -> tuple[str, bool] | None:
-    """(label, whether the clause says nothing else) of a clause; "" in doubt, None where it names neither word."""
+    """Return (label, whether it says nothing else) of a clause; label "" in doubt, None if it names neither word."""
     rest = _NEGATIVE.sub(" ", text)
     negative, positive = rest != text, _POSITIVE.search(rest) is not None
     if not negative and not positive:
@@ -167,6 +164,6 @@ def _clause(text: str) -> tuple[str, bool] | None:
 
 
 def majority(labels: Sequence[str]) -> str:
-    """The label of most votes; RELEVANT where they are equal."""
+    """Return the label of most votes; RELEVANT when they are equal."""
     against = sum(1 for label in labels if label == NOT_RELEVANT)
     return NOT_RELEVANT if against * 2 > len(labels) else RELEVANT

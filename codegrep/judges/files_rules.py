@@ -1,7 +1,7 @@
-"""The judge without a model: NOT_RELEVANT only where the post-reasoning says so in so many words.
+"""A judge of files without a model: NOT_RELEVANT only where the post-reasoning says so in known phrases.
 
-Deterministic, in microseconds, and coarse: it sees phrases, not sense. Labels that it gave say `rules` everywhere. How
-often it agrees with a reader is measured in docs/results.md.
+Deterministic, fast and coarse: it matches phrases, not meaning. docs/results.md measures how often it agrees with a
+reader.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import re
 from collections.abc import Sequence
 
 from codegrep.judges.endpoint import Usage
-from codegrep.labels.candidates import NOT_RELEVANT, RELEVANT
-from codegrep.labels.judging import Question, Relevance
+from codegrep.judges.files import NOT_RELEVANT, RELEVANT, Question, Relevance
 from codegrep.text import plain
 
-# What is rejected must be the file: "the failure is unrelated" says nothing of it.
+# The rejected thing must be the file: "the failure is unrelated" says nothing of it.
 _FILE = (
     r"(?:\b(?:this|that|the) (?:whole |entire |test )?(?:file|module|script|package)"
     r"|(?<![\w/.-])[\w/.-]+\.(?:py|pyx|js|ts|go|rs|java|c|h|cpp|rb)`?)"
@@ -53,10 +52,9 @@ _HINT = re.compile(r"n't|not\b|wrong|nothing|\bno\b|irrelevant|unrelated|off[- ]
 
 
 class RulesJudge:
-    """Phrases. Needs no task and no path.
+    """Judge by phrases, without the task and the path.
 
-    Where the same text also names the place of the work ("the problem is here"), it stays RELEVANT: anything ambiguous
-    is.
+    A text that also names the place of the work ("the problem is here") is ambiguous, and so RELEVANT.
     """
 
     _AGREES = re.compile(
@@ -71,39 +69,39 @@ class RulesJudge:
 
     @property
     def label(self) -> str:
-        """See Judge."""
+        """Name of the judge."""
         return "rules"
 
     @property
     def version(self) -> str:
-        """See Judge."""
+        """Hash of the phrases."""
         parts = [_PHRASES, self._AGREES.pattern, _DOUBT.pattern, _EMPHASIS.pattern, _WRAP.pattern]
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
     @property
     def usage(self) -> Usage:
-        """See Judge."""
+        """Questions so far, counted as requests."""
         return self._usage
 
     def judge(self, questions: Sequence[Question]) -> list[Relevance]:
-        """See Judge."""
+        """Return a relevance for each question, in order."""
         self._usage.requests += len(questions)
         return [self._one(question.evidence) for question in questions]
 
     def _one(self, text: str) -> Relevance:
         text = _WRAP.sub(" ", _EMPHASIS.sub("", plain(text)))
-        if not _HINT.search(text) or not (found := _ANY.search(text)):
+        if not _HINT.search(text) or not (rejection := _ANY.search(text)):
             return Relevance(RELEVANT, "no clear rejection", (1, 0))
-        if _DOUBT.search(_sentence(text, found.start(), found.end())):
+        if _DOUBT.search(_sentence(text, rejection.start(), rejection.end())):
             return Relevance(RELEVANT, "a rejection in doubt", (1, 0), ambiguous=True)
         if self._AGREES.search(text):
             return Relevance(RELEVANT, "rejection and confirmation in one text", (1, 0), ambiguous=True)
-        rule = next(name for name, pattern in _RULES.items() if pattern.match(text, found.start()))
-        return Relevance(NOT_RELEVANT, f"{rule}: {found[0][:80]}", (0, 1))
+        rule = next(name for name, pattern in _RULES.items() if pattern.match(text, rejection.start()))
+        return Relevance(NOT_RELEVANT, f"{rule}: {rejection[0][:80]}", (0, 1))
 
 
 def _sentence(text: str, start: int, end: int) -> str:
-    """The sentence around a place, with its final mark."""
+    """Return the sentence around a place, with its final mark."""
     before = [match.end() for match in _SENTENCE.finditer(text, 0, start)]
     after = _SENTENCE.search(text, end)
     return text[before[-1] if before else 0 : after.end() if after else len(text)]
