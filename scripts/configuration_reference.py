@@ -15,7 +15,8 @@ from omegaconf import OmegaConf
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from codegrep.compose import CONF, compose_overrides
+from codegrep.compose import compose_overrides
+from codegrep.conf_folder import CONF
 from codegrep.config import Config
 from codegrep.config.reading import walk
 from codegrep.usage import first_sentence

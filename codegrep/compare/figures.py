@@ -120,8 +120,9 @@ def _draw(axes: Axes, panel: _Panel, designs: Sequence[ComparedDesign], width: i
 
 
 def _on_common_steps(lines: Sequence[tuple[np.ndarray, np.ndarray]], width: int) -> tuple[np.ndarray, np.ndarray]:
-    """(steps,) and (seeds, steps) smoothed values, at the steps that every seed has: a band over fewer seeds would jump
-    where one ends. Seeds without a common step: the longest alone.
+    """Return (steps,) and (seeds, steps) smoothed values at the steps that every seed has.
+
+    A band over fewer seeds would jump where one ends. Seeds without a common step: the longest alone.
     """
     common = sorted(set.intersection(*({float(step) for step in steps} for steps, _ in lines)))
     if not common:

@@ -8,7 +8,8 @@ from typing import Any
 
 from omegaconf import DictConfig, OmegaConf
 
-from codegrep.compose import CONF, compose_overrides
+from codegrep.compose import compose_overrides
+from codegrep.conf_folder import CONF
 
 # Where a run computes and what it measures is no value of a source.
 _GROUPS = tuple("data labels judge model agent tools reward advantage governance process train".split())

@@ -38,18 +38,18 @@ class KeyValues:
         return KeyValues(tuple((k[:, :tokens], v[:, :tokens]) for k, v in self.layers))
 
 
-class RowLayer(CacheLayerMixin):  # type: ignore[misc]
+class RowLayer(CacheLayerMixin):
     """One layer's keys and values of a batch, (B, heads, capacity, width), with `length` tokens in use.
 
     It grows in steps of GROWTH tokens, so that new tokens are usually written in place.
     """
 
     is_sliding = False
-    keys: torch.Tensor  # type: ignore[assignment]
-    values: torch.Tensor  # type: ignore[assignment]
+    keys: torch.Tensor
+    values: torch.Tensor
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.length = 0
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:

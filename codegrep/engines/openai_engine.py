@@ -143,4 +143,4 @@ def _reply(answer: Any) -> Reply:
 def _pause(attempt: int, problem: str) -> float:
     """Return the seconds before an attempt: exponential with jitter, longer after 429."""
     base = 1.0 if "status 429" in problem else 0.25
-    return min(_LONGEST_PAUSE, base * 2 ** (attempt - 1)) * random.uniform(0.5, 1.0)
+    return float(min(_LONGEST_PAUSE, base * 2 ** (attempt - 1))) * random.uniform(0.5, 1.0)

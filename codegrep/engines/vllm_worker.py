@@ -20,7 +20,7 @@ EXTENSION = "codegrep.engines.vllm_worker.AdapterReader"
 # A worker imports this module before it loads its model. vLLM takes the class of LoRA products from the platform, for
 # which there is no argument.
 if current_platform.is_cpu():
-    type(current_platform).get_punica_wrapper = classmethod(lambda _cls: SEGMENTED_LORA)  # type: ignore[method-assign]
+    type(current_platform).get_punica_wrapper = classmethod(lambda _cls: SEGMENTED_LORA)
     use_limit()
 
 

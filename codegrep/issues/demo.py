@@ -1,5 +1,6 @@
-"""Issues from installed Python packages: real code that is on every machine. The query is a docstring, gold are its
-file and the documented object's lines.
+"""Issues from installed Python packages: real code that is on every machine.
+
+The query is a docstring; gold are its file and the documented object's lines.
 
 Each package becomes a bare git repository with one commit, whose tree has the chosen docstrings cut out.
 """
@@ -45,7 +46,9 @@ class Demo:
         seed: int = 0,
         max_file_kib: int = 200,
     ) -> None:
-        """Args:
+        """Create the source.
+
+        Args:
         folder: where the repositories are built.
         packages: import names; a dotted name ("mlflow.store") takes that part of a package only.
         per_package, per_file: most queries of one package and of one file.

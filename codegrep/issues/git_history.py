@@ -52,7 +52,9 @@ class GitHistory:
         gold_ranges: bool = True,
         drop_statements_that_name_gold: bool = False,
     ) -> None:
-        """Args:
+        """Create the source.
+
+        Args:
             path: a repository or bundle, or a folder of them (forms: see `list_repositories`).
             include, exclude: labels "owner/name"; an empty `include` takes all.
             ref: where each history starts.

@@ -35,7 +35,9 @@ class SWEBench:
         gold_suffixes: Sequence[str] = (".py",),
         drop_statements_that_name_gold: bool = False,
     ) -> None:
-        """Args:
+        """Create the source.
+
+        Args:
             path: JSONL(.gz), JSON or Parquet file, a folder of them, or a hub id "owner/name".
             repositories: folder with clones or bundles (forms: see `find_repository`); None means none are at hand.
             split: split of the data set; None takes all.

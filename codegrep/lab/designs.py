@@ -13,7 +13,8 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from codegrep.compose import CONF, compose_overrides, explain
+from codegrep.compose import compose_overrides, explain
+from codegrep.conf_folder import CONF
 from codegrep.config import AdvantageConfig, AnswerJudgeConfig, FunctionConfig, GovernanceConfig
 from codegrep.config.reading import checked
 from codegrep.errors import ConfigError

@@ -38,8 +38,10 @@ class JudgeChoice:
     cache: str
 
     def open(self) -> Judge:
-        """Raises:
-        ConfigError: no such class, or it does not take the parameters.
+        """Create the judge.
+
+        Raises:
+            ConfigError: no such class, or it does not take the parameters.
         """
         module, _, name = self.kind.rpartition(".")
         try:
@@ -214,7 +216,7 @@ def mine_shards(
     import ray.data
     from ray.exceptions import RayError
 
-    cpus = int(ray.cluster_resources().get("CPU", 1))  # type: ignore[no-untyped-call]
+    cpus = int(ray.cluster_resources().get("CPU", 1))
     at_once = max(1, min(len(shards), workers or cpus, cpus))
     rows = [{"shard": json.dumps(asdict(shard)), "packed": b"", "failed": ""} for shard in shards]
     miner = {

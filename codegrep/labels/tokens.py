@@ -33,8 +33,10 @@ class FolderCounter:
     """The `tokenizer.json` of a model folder, as LRAT counts: by the policy's own tokenizer, without special tokens."""
 
     def __init__(self, folder: Path) -> None:
-        """Raises:
-        ModelError: the folder has no readable tokenizer.json.
+        """Load the tokenizer.
+
+        Raises:
+            ModelError: the folder has no readable tokenizer.json.
         """
         from tokenizers import Tokenizer  # compiled code, slow to load where nothing is counted
 

@@ -42,8 +42,10 @@ class PathReader:
     """Applies PathRules; each distinct path is looked at once."""
 
     def __init__(self, rules: PathRules) -> None:
-        """Raises:
-        ValueError: a workspace is no regular expression.
+        """Compile the rules.
+
+        Raises:
+            ValueError: a workspace is no regular expression.
         """
         self._rules = rules
         try:

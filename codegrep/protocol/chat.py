@@ -133,8 +133,9 @@ class ChatFormat:
         return ids + self._encode(user, self._any_marker) + self._encode(after, None)
 
     def observation_ids(self, observation: Sequence[Segment] | str, ended_by_stop: bool) -> list[int]:
-        """Ids that follow a sampled turn: its end where it was not sampled, the tool message, and the next turn's
-        beginning.
+        """Return the ids that follow a sampled turn.
+
+        They are its end where it was not sampled, the tool message, and the beginning of the next turn.
 
         Args:
             observation: what the tools answered; a plain string counts as untrusted.
@@ -187,9 +188,7 @@ class ChatFormat:
         return text
 
     def _encode(self, text: str, forbidden: re.Pattern[str] | None) -> list[int]:
-        """Encode a text; every match of `forbidden` is cut after its first character, so that it cannot become one
-        token.
-        """
+        """Encode a text so that no match of `forbidden` becomes one token: each is cut after its first character."""
         # Lone surrogates (bytes of odd file names, broken JSON) are no text to a tokenizer.
         text = text if text.isascii() else text.encode("utf-8", "replace").decode()
         pieces, begin = [], 0

@@ -1,5 +1,6 @@
-"""Leases of this process, each kept for a moment after its release, so that the turns of a rollout do not write one
-file again and again.
+"""Keep each lease of this process for a moment after its release.
+
+So the turns of a rollout do not write one file again and again.
 
 To other processes such a lease looks like any other one: a file of an owner that lives. It ends when its time has
 passed, when this process's budget wants the tree, or with the process, however that ends.

@@ -1,5 +1,6 @@
-"""The ledger of a worktree root: which trees we made, whether they are whole, who leases them. All of it outside the
-trees.
+"""The registry of a worktree root: which trees were made, whether they are whole, and who leases them.
+
+All of it lies outside the trees.
 
     <root>/.ledger/<name>/entry.json     repository, commit, bare clone; written before anything of the tree exists
     <root>/.ledger/<name>/complete       the checkout ended; holds the tree's digest

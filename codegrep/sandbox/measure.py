@@ -74,7 +74,7 @@ def percentile(counters: Mapping[str, float], share: float) -> float:
     for i, count in enumerate(counts):
         seen += count
         if count and seen >= wanted:
-            return _SMALLEST * _GROWTH ** (i + 0.5)
+            return float(_SMALLEST * _GROWTH ** (i + 0.5))
     return math.nan
 
 

@@ -146,7 +146,7 @@ class Asha(FIFOScheduler):
     """
 
     def __init__(self, sweep: SearchConfig, record: SearchRecord, steps: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._record = record
         self._asha = ASHAScheduler(
             time_attr=TIME,

@@ -168,8 +168,9 @@ def points(seeds: Sequence[History], name: str) -> list[tuple[np.ndarray, np.nda
 
 
 def mean_of(curves: Sequence[tuple[np.ndarray, np.ndarray]]) -> tuple[np.ndarray, np.ndarray]:
-    """Mean over the seeds that have a value at a step, as far as the shortest seed goes: a mean over fewer seeds would
-    jump where one ends.
+    """Average over the seeds that have a value at a step, as far as the shortest seed goes.
+
+    A mean over fewer seeds would jump where one ends.
     """
     if len(curves) == 1:
         return curves[0]
@@ -188,7 +189,8 @@ def smooth(values: np.ndarray, width: int) -> np.ndarray:
     if width <= 1 or len(values) < 3:
         return values
     kernel = np.ones(min(width, len(values) // 2 * 2 - 1))
-    return np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")
+    averaged: np.ndarray = np.convolve(values, kernel, "same") / np.convolve(np.ones(len(values)), kernel, "same")
+    return averaged
 
 
 def _reading(designs: Mapping[str, Sequence[History]], width: int) -> str:

@@ -105,8 +105,9 @@ def _versions() -> dict[str, str | int | float | bool]:
 
 
 def _git() -> dict[str, str | int | float | bool]:
-    """Commit of the project, when the package runs from its own checkout (and not from a site-packages folder inside
-    somebody else's).
+    """Return the commit of the project, when the package runs from its own checkout.
+
+    None for a site-packages folder inside somebody else's checkout.
     """
     root = Path(__file__).resolve().parents[2]
     if not (root / ".git").exists():

@@ -138,8 +138,10 @@ def read_package(folder: Path) -> PolicyPackage:
 
 
 def model_checksum(folder: Path) -> str:
-    """Tells one model from another without reading all of it: config.json, and of every safetensors file its size and
-    its first and last MiB (the header, which names every tensor, is at the front).
+    """Return a digest that tells one model from another without reading all of it.
+
+    It covers config.json, and of every safetensors file its size and its first and last MiB: the header, which names
+    every tensor, is at the front.
     """
     digest = hashlib.sha256((folder / "config.json").read_bytes())
     for path in sorted(folder.glob("*.safetensors")):

@@ -263,7 +263,7 @@ class CodegrepGRPOTrainer(HookedGRPOTrainer):
         mask = output["completion_mask"] * output["tool_mask"]
         counts = torch.stack([mask.any(1).sum(), mask.new_tensor(len(mask))]).float()
         kept, every = cast(Tensor, self.accelerator.reduce(counts, reduction="sum"))
-        return every / kept.clamp(min=1.0)
+        return cast(Tensor, every / kept.clamp(min=1.0))
 
     def weigh_rollouts(self, logps: Tensor, inputs: dict[str, Any], mask: Tensor) -> Tensor | None:
         """Return the factors of the sequence correction, if it is on."""

@@ -108,7 +108,7 @@ def _score(
     if head.requires_grad and torch.is_grad_enabled():
         values, entropy = _through_the_head(hidden, head, targets, temperature)
     else:
-        values, entropy = _TokenLogProbs.apply(hidden, head, targets, temperature)
+        values, entropy = _TokenLogProbs.apply(hidden, head, targets, temperature)  # type: ignore[no-untyped-call]
     empty = values.new_zeros(input_ids.shape)
     return TokenScores(empty.masked_scatter(scored, values), empty.masked_scatter(scored, entropy))
 

@@ -30,7 +30,7 @@ _COMPLETION_COLUMNS = (
 )
 
 
-class HookedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
+class HookedGRPOTrainer(GRPOTrainer):
     """TRL's trainer with public hooks for what it keeps in private methods.
 
     Subclasses override `shape_advantages`, `batch_scale`, `weigh_rollouts`, `extra_loss` and `observe`. Three changes
@@ -139,7 +139,7 @@ class HookedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
         self._sampled_at = inputs.get("sampling_per_token_logps")
         self._loss_inputs = inputs
         try:
-            loss: Tensor = super()._compute_loss(model, inputs)
+            loss: Tensor = super()._compute_loss(model, inputs)  # type: ignore[no-untyped-call]
             assert self._logps is not None and self._entropy is not None
             extra = self.extra_loss(self._logps, inputs, mask)
             self.observe(self._logps.detach(), self._entropy, inputs, mask)
@@ -226,7 +226,9 @@ class HookedGRPOTrainer(GRPOTrainer):  # type: ignore[misc]
     def training_step(self, model: Any, inputs: Any, num_items_in_batch: Any = None) -> Tensor:
         """Do TRL's training step, timed."""
         start = time.perf_counter()
-        loss: Tensor = super().training_step(model, inputs, num_items_in_batch)
+        loss: Tensor = super().training_step(  # type: ignore[no-untyped-call]
+            model, inputs, num_items_in_batch
+        )
         self.seconds["step"] += time.perf_counter() - start
         return loss
 

@@ -143,7 +143,7 @@ class WarmStartTrainer(Trainer):
             workers = dist.get_world_size()
             dist.all_reduce(total)
         # DistributedDataParallel averages gradients over workers; the loss needs their sum.
-        loss = -(scores.logprobs * weights).sum() / total.clamp(min=1e-12) * workers
+        loss: Tensor = -(scores.logprobs * weights).sum() / total.clamp(min=1e-12) * workers
         self._window.add(weights)
         return loss
 

@@ -205,8 +205,10 @@ async def with_transformers(material: Material, sampling: Sampling) -> tuple[lis
 
 
 class TRLEngine:
-    """TRL's own way of generating with tools: one padded batch for each turn of all rollouts, nobody goes on before
-    the last has ended, tools of one rollout after another.
+    """Generate with tools as TRL does it itself.
+
+    One padded batch for each turn of all rollouts, nobody goes on before the last has ended, tools of one rollout after
+    another.
 
     The batch goes through GRPOTrainer's own method for a turn. Its `tools=` itself refuses this model's chat template.
     """

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from hydra import compose, initialize_config_dir
 
-from codegrep.compose import CONF, load
+from codegrep.compose import load
+from codegrep.conf_folder import CONF
 from codegrep.config import Config
 from codegrep.engines.models import load_tokenizer, provide
 from codegrep.issues.issue import Issue

@@ -253,8 +253,8 @@ class Bench:
         files = {f"pkg{i % 4}/mod{i}.py": b"def f%d():\n    return 1\n" % i * 10 for i in range(40)}
         commits = material_of.write_history(bare, files, count)
         root = self.work / "adds"
-        Repositories(root / "bare", 600, {"local/many": material_of.RepositoryLocation(bare)}).ensure(
-            "local/many", material_of.RepositoryLocation(bare)
+        Repositories(root / "bare", 600, {"local/many": RepositoryLocation(bare)}).ensure(
+            "local/many", RepositoryLocation(bare)
         )
         began = time.perf_counter()
         children = [

@@ -68,6 +68,7 @@ class CausalAttention(torch.autograd.Function):
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
         """Return the attention (B, Hq, Q, D)."""
         past = k.shape[2] - q.shape[2]
+        out: Tensor
         out, lse = _flash(q, k[:, :, past:], v[:, :, past:], 0.0, True, scale=scale)
         if past:
             # Attention over past keys and over new ones are combined by their normalisers.

@@ -42,7 +42,7 @@ def _forward(layer: LoraLinear, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     base = layer.base_layer
     if x.dtype != base.weight.dtype or base.weight.requires_grad or torch.is_autocast_enabled("cpu"):
         return LoraLinear.forward(layer, x)
-    result: Tensor = _LoraProduct.apply(
+    result: Tensor = _LoraProduct.apply(  # type: ignore[no-untyped-call]
         x, base.weight, base.bias, layer.lora_A[name].weight, layer.lora_B[name].weight, layer.scaling[name]
     )
     return result

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import torch
 from vllm.lora.punica_wrapper.punica_cpu import PunicaWrapperCPU
@@ -66,7 +66,7 @@ def limit(logits: torch.Tensor, k: torch.Tensor | None, p: torch.Tensor | None) 
     Shapes: logits (B, V); k (B,), V where a row has no top-k; p (B,).
     """
     if k is None or p is None or int(k.max()) >= logits.shape[-1]:
-        return apply_top_k_top_p_pytorch(logits, k, p, allow_cpu_sync=True)
+        return cast(torch.Tensor, apply_top_k_top_p_pytorch(logits, k, p, allow_cpu_sync=True))
     values, index = logits.topk(int(k.max()), dim=-1)
     ranks = torch.arange(values.shape[-1], device=logits.device)[None]
     values = values.masked_fill(ranks >= k[:, None], -torch.inf)

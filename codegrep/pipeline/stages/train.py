@@ -135,11 +135,12 @@ def _train(
     sandboxes: Sandboxes,
 ) -> dict[str, Any]:
     # Imported here, since torch and its friends take seconds and a finished stage needs none of them.
+    from codegrep.engines.adapter import ADAPTER_FILE
     from codegrep.pipeline.collect import OpenPolicyCollector, OpenTrackedAlarms, OpenTrackedLog
     from codegrep.pipeline.training_progress import train_with_progress
     from codegrep.training.base_model import BaseModel, keep_model
     from codegrep.training.loops import GRPOJob, grpo_loop
-    from codegrep.training.lora import ADAPTER_FILE, adapter_sha256
+    from codegrep.training.lora import adapter_sha256
     from codegrep.training.ray_loop import TrainingResult
 
     step_file, alarms_file = artifact.folder / "step", artifact.folder / "guard_rails.txt"

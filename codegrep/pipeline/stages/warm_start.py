@@ -48,12 +48,13 @@ def run(
     # Imported here, since torch and its friends take seconds and a finished stage needs none of them.
     from transformers.utils.logging import disable_progress_bar
 
+    from codegrep.engines.adapter import ADAPTER_FILE
     from codegrep.pipeline.collect import OpenTrackedLog
     from codegrep.pipeline.training_progress import train_with_progress
     from codegrep.training.base_model import BaseModel, keep_model
     from codegrep.training.examples import make_examples, plan_steps
     from codegrep.training.loops import WarmStartJob, warm_start_loop
-    from codegrep.training.lora import ADAPTER_FILE, merge_adapter
+    from codegrep.training.lora import merge_adapter
 
     disable_progress_bar()
     demonstrations = shown.demonstrations(config, training, store, progress, sandboxes)

@@ -195,8 +195,10 @@ class MatchReader:
 
 
 class BlockReader(MatchReader):
-    """Takes the chunks of ripgrep's output with headings: `path NUL`, lines `number:text LF`, and an empty line between
-    files. A line is never empty, since its number comes first, so the first empty line ends a file.
+    """Read the chunks of ripgrep's output with headings.
+
+    They hold `path NUL`, lines `number:text LF`, and an empty line between files. A line is never empty, since its
+    number comes first, so the first empty line ends a file.
     """
 
     def __init__(self, keep: int, max_output: int, words: frozenset[bytes]) -> None:
@@ -294,8 +296,9 @@ def definitions(lines: bytes) -> Iterator[tuple[bytes, bytes]]:
 
 
 def definition_places(output: bytes) -> Iterator[tuple[int, int, bytes]]:
-    """Those of the lines, each `number:text` behind a line end, that define something: where such a line begins, where
-    the name ends, and the name in lower case.
+    """Yield the lines that define something: where each begins, where the name ends, and the name in lower case.
+
+    A line is `number:text` behind a line end.
     """
     for found in _DEFINED.finditer(output):
         yield found.start() + 1, found.end(), found[1].lower()

@@ -250,8 +250,9 @@ def _places(looked_at: _Bytes, wanted: Sequence[tuple[int, int]], begin: int, en
 
 
 def _going_on(looked_at: _Bytes, places: _Numbers, pieces: Sequence[bytes]) -> _Numbers | None:
-    """Which of the places, by their numbers, the pieces follow, each after any one character; None where that may be a
-    character outside ASCII.
+    """Return the numbers of the places that the pieces follow, each after any one character.
+
+    None where that may be a character outside ASCII.
     """
     some = np.arange(len(places))
     for piece in pieces:

@@ -76,8 +76,10 @@ class SearchPrograms:
         line_chars: int | None,
         per_file: int = 0,
     ) -> list[str]:
-        """Prints every matching line as `line : text`: ripgrep below a heading `path NUL` for each file (the form of
-        BlockReader), grep behind `path NUL` on each line (the form of MatchReader).
+        """Return a command that prints every matching line as `line : text`.
+
+        ripgrep prints them below a heading `path NUL` for each file (for BlockReader), grep behind `path NUL` on each
+        line (for MatchReader).
 
         Args:
             paths: files, or one folder, relative to the tree, already resolved by the guard.
