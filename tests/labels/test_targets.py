@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from codegrep.judges.files import NOT_RELEVANT, RELEVANT, SCHEMA
+from codegrep.judges.files import NOT_RELEVANT, RELEVANT
+from codegrep.labels.candidates import SCHEMA
 from codegrep.labels.gold import Gold
 from codegrep.labels.targets import SCHEMA as SAMPLES
 from codegrep.labels.targets import Filters, samples, united
