@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from codegrep.pipeline.stages import STAGES
 from codegrep.protocol.exit_cause import ExitCause
 from codegrep.rollout.record import Rollout
 from codegrep.rollout.store import read_rollouts
 from tests.pipeline.experiments import HELD_OUT, LATENCY, STEPS, Experiment, Running
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # whole runs; seconds on a busy machine
+STAGES = ("prepare", "warm_start", "train", "evaluate", "report")
 MODELS = ("base", "warm_start", "trained")
 RETRIEVERS = {*MODELS, "bm25_top1", "bm25_top2", "bm25_no_tests_top1", "bm25_no_tests_top2", "first_row", "oracle"}
 CURVES = (
