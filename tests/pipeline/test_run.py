@@ -19,7 +19,11 @@ from tests.pipeline.experiments import HELD_OUT, LATENCY, STEPS, Experiment, Run
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # whole runs; seconds on a busy machine
 STAGES = ("prepare", "warm_start", "train", "evaluate", "report")
 MODELS = ("base", "warm_start", "trained")
-RETRIEVERS = {*MODELS, "bm25_top1", "bm25_top2", "bm25_no_tests_top1", "bm25_no_tests_top2", "first_row", "oracle"}
+RETRIEVERS = {
+    *MODELS,
+    *(f"{name}_top{k}" for name in ("bm25", "bm25_no_tests") for k in (1, 2)),
+    *("first_row", "oracle", "oracle_met"),
+}
 CURVES = (
     "reward/total",
     "policy/kl",
