@@ -31,8 +31,8 @@ def log_policy(
     tracker: Tracker,
     progress: Progress,
     lines: Sequence[EvaluationRow],
-) -> None:
-    """Pack the adapters of this run and log them; nothing where it trained none.
+) -> bool:
+    """Pack the adapters of this run and log them; return whether there is a policy. Nothing where it trained none.
 
     Trouble is printed, never raised: the report is there already.
     """
@@ -42,12 +42,12 @@ def log_policy(
             progress.say(
                 "  no model is logged: all weights were trained, and a package holds adapters; see artifacts/train-…"
             )
-        return
+        return False
     if warm is None and config.train.warm_start.enabled:
         progress.say(
             "  no model is logged: the warm start's adapter was not kept (delete its artifact to make it anew)"
         )
-        return
+        return False
     try:
         folder = base_model(config.model)
         base = BaseReference(
@@ -67,7 +67,7 @@ def log_policy(
         )
     except (CodegrepError, OSError) as error:
         progress.say(f"  no model is logged: {error}")
-        return
+        return False
     f05 = {line.retriever: line.f05_mean for line in lines}
     tracker.policy(
         package.folder,
@@ -76,6 +76,7 @@ def log_policy(
         data=prepared.fingerprint[:12],
         register=config.tracking.register,
     )
+    return True
 
 
 def _adapter(policies: Policies, which: str) -> Path | None:
