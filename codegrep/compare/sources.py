@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,8 +18,6 @@ from codegrep.tracking.parameters import masked_text
 if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
-
-_RUN_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def open_store(uri: str, outputs: Path) -> tuple[MlflowClient, str]:
@@ -128,24 +125,13 @@ def named_after(run_ids: Sequence[str]) -> str:
 def _run(client: MlflowClient, word: str, outputs: Path) -> Run:
     from mlflow.exceptions import MlflowException
 
-    run_id = (
-        word if _RUN_ID.fullmatch(word) else identity.recorded(outputs / "runs" / Path(word).name / "mlflow_run_id")
-    )
-    if run_id is None and re.fullmatch(r"[0-9a-f]{8,31}", word):
-        run_id = _by_beginning(client, word)
+    run_id = identity.run_named(client, word, outputs)
     if run_id is None:
         raise ConfigError(f"there is no sweep and no run called '{word}'", _hint(client, word, outputs))
     try:
         return client.get_run(run_id)
     except MlflowException:
         raise ConfigError(f"MLflow has no run {run_id}", "See python -m codegrep compare without arguments") from None
-
-
-def _by_beginning(client: MlflowClient, beginning: str) -> str | None:
-    experiments = [found.experiment_id for found in client.search_experiments()]
-    ids = [run.info.run_id for run in client.search_runs(experiments, max_results=50_000)]
-    fitting = [run_id for run_id in ids if run_id.startswith(beginning)]
-    return fitting[0] if len(fitting) == 1 else None
 
 
 def _could_be_sweep(word: str) -> bool:

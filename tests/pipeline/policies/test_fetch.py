@@ -16,6 +16,7 @@ from codegrep.engines.models import PolicyFiles, load_model, provide
 from codegrep.errors import ConfigError, ModelError
 from codegrep.issues import Issue
 from codegrep.pipeline import evaluate_command
+from codegrep.pipeline.policies import pyfunc
 from codegrep.pipeline.policies.engines import InProcessHandle
 from codegrep.pipeline.policies.fetch import fetch_package, policy_of
 from codegrep.pipeline.workers import AgentSettings, AgentWorker
@@ -133,8 +134,16 @@ def test_mlflow_itself_loads_it(trained: Any, made: Made, tmp_path: Path) -> Non
     )
     answers = model.predict(rows)
     assert len(answers) == 1 and isinstance(answers[0], list)
+    assert model.predict(rows.assign(base_commit="HEAD")) == answers
+    with pytest.raises(Exception, match="no branch or tag 'nowhere'"):
+        model.predict(rows.assign(base_commit="nowhere"))
     with pytest.raises(Exception, match="base_commit"):  # the signature is enforced
         model.predict(rows.drop(columns="base_commit"))
+
+
+def test_answered_paths_that_the_commit_does_not_have_are_left_out(made: Made) -> None:
+    answered = ["shop/invoice.py", "shop/invoices.py", "shop/parser.py\nshop/invoice.py", "shop/parser.py"]
+    assert pyfunc._existing(made.local, made.commits[0], answered) == ["shop/invoice.py", "shop/parser.py"]
 
 
 def test_another_base_is_refused(trained: Any, tmp_path: Path) -> None:
@@ -166,6 +175,15 @@ def test_the_command_takes_agent_tools_and_data_from_the_training(
     )
     assert other.tools.observation == "results" and config.tools.observation == "table"
     assert other.evaluate.baselines == ["bm25"]
+
+
+def test_a_run_is_named_as_for_register_and_compare(trained: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs, _, run_id, _, _ = trained
+    by_id = evaluated(monkeypatch, f"model={run_id}", f"outputs={outputs}").evaluate.loaded
+    assert by_id == evaluated(monkeypatch, "model=r", f"outputs={outputs}").evaluate.loaded  # its folder
+    assert by_id == evaluated(monkeypatch, f"model={run_id[:8]}", f"outputs={outputs}").evaluate.loaded
+    with pytest.raises(ConfigError, match="no run called 'q'"):
+        evaluated(monkeypatch, "model=q", f"outputs={outputs}")
 
 
 def test_the_command_without_a_model_says_what_to_give() -> None:
