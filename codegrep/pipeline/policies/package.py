@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from codegrep.config import Config
+from codegrep.engines.models import PROVIDED_PREFIX, public_name
 from codegrep.errors import CodegrepError
 from codegrep.overrides import command
 from codegrep.pipeline.policies.policy_files import Policies, base_model
@@ -56,6 +57,7 @@ def log_policy(
             dtype=config.model.dtype,
             context=config.model.context,
             checksum=model_checksum(folder),
+            name=public_name(config.model.path),
         )
         package = write_package(
             run_folder / "model",
@@ -90,7 +92,8 @@ def _card(config: Config, prepared: Prepared, tracker: Tracker, lines: Sequence[
     grpo = config.train.grpo
     return ModelCard(
         name=f"{config.name}-seed{config.seed}",
-        base_model=config.model.path,
+        base_model=public_name(config.model.path),
+        base_path=config.model.path if config.model.path.startswith(PROVIDED_PREFIX) else "",
         warm_started=config.train.warm_start.enabled,
         design={
             "reward": f"{config.reward.name} {config.reward.params or ''}".strip(),
