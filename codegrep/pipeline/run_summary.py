@@ -61,6 +61,26 @@ def happened(table: Sequence[Mapping[str, Any]], lines: Sequence[EvaluationRow])
     return " ".join(sentences)
 
 
+def key_figures(lines: Sequence[EvaluationRow], last: Mapping[str, float]) -> str:
+    """Return the few numbers that matter first, on one line.
+
+    Args:
+        lines: one a retriever.
+        last: metrics of the last training step; empty where there was none.
+    """
+    model = next((line for name in _MODELS for line in lines if line.retriever == name), None)
+    parts = [] if model is None else [f"held-out F0.5 {model.f05_mean:.3f}"]
+    for name, words in (
+        ("reward/total", "reward {:.3f}"),
+        ("policy/kl", "KL {:.4f}"),
+        ("rollout/calls_per_turn", "{:.1f} calls a turn"),
+        ("completions/clipped_ratio", "{:.0%} cut by the budget"),
+    ):
+        if name in last:
+            parts.append(words.format(last[name]))
+    return " · ".join(parts)
+
+
 def _change(table: Sequence[Mapping[str, Any]], before: str) -> str:
     rows = {(row["retriever"], row["instance_id"]): row for row in table}
     pairs = [(rows[before, i], row) for (name, i), row in rows.items() if name == "trained" and (before, i) in rows]

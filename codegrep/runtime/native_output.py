@@ -9,6 +9,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _STDERR = 2
 
@@ -38,7 +39,7 @@ def native_output_to(log: Path) -> Iterator[None]:
         io.FileIO(terminal, "w"), before.encoding, errors="backslashreplace", write_through=True
     )
 
-    def warn(message: Warning | str, category: type[Warning], file: str, line: int, *_: object, **__: object) -> None:
+    def warn(message: Warning | str, category: type[Warning], file: str, line: int, *_: Any) -> None:
         with log.open("a", encoding="utf-8") as out:
             out.write(warnings.formatwarning(message, category, file, line))
 

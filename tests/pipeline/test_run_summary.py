@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from codegrep.pipeline.run_summary import column_notes, happened, next_commands
+from codegrep.pipeline.run_summary import column_notes, happened, key_figures, next_commands
 from codegrep.tracking.rows import EvaluationRow
 
 
@@ -48,6 +48,12 @@ def test_changed_answers_are_counted_by_what_they_did_and_the_best_without_train
 
 def test_a_table_without_models_says_nothing() -> None:
     assert happened(_rows(bm25_top1=[([], 0.0)]), [_line("bm25_top1", 0.0, "baseline")]) == ""
+
+
+def test_the_few_numbers_that_matter_first() -> None:
+    last = {"reward/total": 0.41, "policy/kl": 0.00123, "completions/clipped_ratio": 0.25, "optim/grad_norm": 1.0}
+    lines = [_line("warm_start", 0.2), _line("trained", 0.25)]
+    assert key_figures(lines, last) == "held-out F0.5 0.250 · reward 0.410 · KL 0.0012 · 25% cut by the budget"
 
 
 def test_notes_explain_the_columns_and_rows_that_are_there() -> None:

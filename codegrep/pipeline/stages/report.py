@@ -16,7 +16,7 @@ from codegrep.pipeline.policies.package import log_policy
 from codegrep.pipeline.policies.policy_files import Policies
 from codegrep.pipeline.prepared import Prepared
 from codegrep.pipeline.results import FIRST_FILE, MINED, WHOLE, Pair, cautions, comparisons, evaluation_rows
-from codegrep.pipeline.run_summary import column_notes, happened, next_commands
+from codegrep.pipeline.run_summary import column_notes, happened, key_figures, next_commands
 from codegrep.pipeline.stages.evaluate import per_issue
 from codegrep.runtime.artifacts import Artifact, Places, write_json
 from codegrep.runtime.progress import Progress
@@ -81,7 +81,8 @@ def run(
     write_json(folder / "per_issue.json", table)
     (folder / "results.md").write_text(_markdown(config, prepared, lines, pairs, warned, summary), encoding="utf-8")
     tracker.artifact(folder / "results.md", "evaluation")
-    tracker.tags({"mlflow.note.content": summary})
+    figures = key_figures(lines, past[-1] if past else {})
+    tracker.tags({"mlflow.note.content": f"{summary}\n\n{figures}", "codegrep.reward": config.reward.name})
     has_policy = log_policy(config, prepared, policies, run_folder, tracker, progress, lines)
     progress.show(evaluation_table(lines, title="Held-out issues", width=progress.width))
     if pairs:
