@@ -22,14 +22,14 @@ def main() -> None:
         print(f"codegrep: the configuration folder is missing beside the package ({CONF})", file=sys.stderr)
         sys.exit(2)
     first = sys.argv[1] if len(sys.argv) > 1 else ""
-    if sys.argv[1:] in (["--help"], ["-h"]):
-        print(usage(CONF))
-        return
-    if sys.argv[1:] in (["--version"], ["-V"]):
-        print(f"codegrep {__version__}")
-        return
     command = cli.named(first)
     try:
+        if sys.argv[1:] in (["--help"], ["-h"]):
+            print(usage(CONF), flush=True)
+            return
+        if sys.argv[1:] in (["--version"], ["-V"]):
+            print(f"codegrep {__version__}")
+            return
         if command is not None:
             sys.exit(cli.run(command, sys.argv[2:]))
         cli.refuse_bare_word(first, [path.stem for path in (CONF / "experiment").glob("*.yaml")])
@@ -38,7 +38,7 @@ def main() -> None:
         sys.argv[1:] = options_first(sys.argv[1:])
         app.start()
     except (Exception, KeyboardInterrupt) as error:
-        end(error)
+        end(error, composing=command is None)
 
 
 def options_first(words: list[str]) -> list[str]:

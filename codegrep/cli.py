@@ -42,6 +42,7 @@ COMMANDS: dict[str, Command] = {
     "replay": Command("codegrep.lab.command:replay", "judge stored rollouts again under other reward designs"),
     "gaming": Command("codegrep.lab.command:gaming", "run scripted policies that game a reward through the designs"),
     "simulate": Command("codegrep.lab.command:simulate", "train a bandit-sized policy under each design"),
+    "completion": Command("codegrep.completion:main", "print a script that completes words in bash, zsh or fish"),
 }
 
 

@@ -23,6 +23,8 @@ from codegrep.rewards.needs import needs
 from codegrep.tracking.registry import check_name
 from codegrep.training.signals import load_answer_judge, load_signal, load_turn_scoring
 
+_WITH_PLUS = ("experiment", "sweep")  # groups that no default chooses from
+
 
 def compose_overrides(overrides: Sequence[str], first_of_many: bool = False) -> DictConfig:
     """What Hydra composes for a command line, outside of a run of it.
@@ -163,14 +165,18 @@ def explain(error: Exception) -> ConfigError:
         known = sorted(p.stem for p in (CONF / group).glob("*.yaml")) if group else []
         if known:
             near = difflib.get_close_matches(choice, known, n=1)
-            hint = f"Did you mean {group}={near[0]}?" if near else f"Known: {', '.join(known)}"
+            plus = "+" * (group in _WITH_PLUS)
+            hint = f"Did you mean {plus}{group}={near[0]}?" if near else f"Known: {', '.join(known)}"
             return ConfigError(f"there is no {group} called '{choice}'", hint)
         groups = sorted(p.name for p in CONF.iterdir() if p.is_dir())
         return ConfigError(f"there is no configuration called '{wanted}'", f"Groups: {', '.join(groups)}")
     override = re.search(r"Could not override '([^']+)'", text)
     key = override.group(1) if override else _key_of(error, text)
+    if key in _WITH_PLUS and override:
+        chosen = str(getattr(error, "value", "") or "NAME")
+        return ConfigError(f"{key} is chosen with a plus sign", f"Use +{key}={chosen}")
     if key and (override or "not in struct" in text or "not in '" in text):
-        return unknown_key(key, _choices_with(key))
+        return unknown_key(key, _choices_with(key), _keys_in_files(key.partition(".")[0]))
     if key:
         first = re.split(r" full_key:| object_type=| reference_type=", text)[0]
         return ConfigError(f"{key}: {first}", "See python -m codegrep --cfg job")
@@ -185,6 +191,20 @@ def _key_of(error: Exception, text: str) -> str:
     return found.group(1) if found else ""
 
 
+def _keys_in_files(group: str) -> set[str]:
+    """Return the keys that the choices of a group set."""
+    keys: set[str] = set()
+
+    def walk(node: Any, prefix: str) -> None:
+        for name, inner in node.items() if isinstance(node, dict) else ():
+            keys.add(f"{prefix}.{name}")
+            walk(inner, f"{prefix}.{name}")
+
+    for file in (CONF / group).glob("*.yaml") if group not in _WITH_PLUS else ():
+        walk(OmegaConf.to_container(OmegaConf.load(file)), group)
+    return keys
+
+
 def _choices_with(key: str) -> list[str]:
     """The choices of the key's group whose YAML file has the key: `engine=vllm` for engine.vllm.replicas."""
     group, *path = key.split(".")
@@ -194,5 +214,5 @@ def _choices_with(key: str) -> list[str]:
         for name in path if group != "sweep" else key.split("."):
             node = node.get(name, ...) if isinstance(node, dict) else ...
         if node is not ...:
-            choices.append(f"{'+' * (group == 'sweep')}{group}={file.stem}")
+            choices.append(f"{'+' * (group in _WITH_PLUS)}{group}={file.stem}")
     return choices

@@ -45,6 +45,11 @@ def typed_command(arguments: Sequence[str]) -> str:
     return shlex.join([_from_here(sys.executable), "-m", "codegrep", *arguments])
 
 
+def outputs_option(outputs: str) -> list[str]:
+    """Return the option that commands beside the experiment need for this `outputs`."""
+    return [] if outputs == "outputs" else ["--outputs", outputs]
+
+
 def _from_here(program: str) -> str:
     path = Path(program).absolute()
     if shutil.which(path.name) == str(path):

@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
+from nbclient import NotebookClient
+
 from codegrep.rollout.store import write_rollouts
+from tests.compare.made_runs import write_sweep
 from tests.training.made_rollouts import issues, lost
 
 ROOT = Path(__file__).parents[1]
@@ -43,3 +47,19 @@ def test_running_an_agent_on_a_repository(tmp_path: Path) -> None:
 def test_reading_rollouts_with_pandas(tmp_path: Path) -> None:
     write_rollouts(tmp_path, [lost(issues(1)[0])])
     assert "infrastructure" in example("read_rollouts", str(tmp_path))
+
+
+def test_the_notebook_reads_a_run_and_a_sweep(tmp_path: Path) -> None:
+    write_sweep(tmp_path, "s1", {"v1": 0.2, "v3": 0.9}, (0, 1))
+    notebook = nbformat.read(ROOT / "examples" / "read_a_run.ipynb", as_version=4)
+    assert all(not cell.get("outputs") for cell in notebook.cells), "kept without outputs"
+    for cell in notebook.cells:
+        cell.source = cell.source.replace('"../outputs"', repr(str(tmp_path)))
+    NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}).execute()
+    shown = [
+        output["data"]["text/plain"]
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if "data" in output
+    ]
+    assert "bm25_no_tests_top1" in "\n".join(shown) and shown[-1].splitlines()[0].startswith("seed")

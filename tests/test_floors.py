@@ -30,7 +30,8 @@ labels lab compare serve
 sweeps
 submit
 cli
-usage ending
+usage
+completion ending
 app
 __main__
 """

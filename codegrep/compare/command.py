@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
 
 from codegrep.errors import ConfigError, DataError
 
@@ -38,7 +41,10 @@ def main(argv: list[str]) -> int:
 
     client, uri = open_store(options.uri, options.outputs)
     if not options.runs:
-        print(listing(client))
+        table = listing(client)
+        Console(width=None if sys.stdout.isatty() else 160).print(
+            table if table.row_count else "There are no runs yet."
+        )
         return 0
     name, found, parent = chosen_runs(client, options.runs, options.outputs)
     comparison = _comparison(client, uri, name, found, options)
@@ -81,6 +87,7 @@ def _comparison(
     from codegrep.compare.analysis import analyse
     from codegrep.compare.contents import Comparison
     from codegrep.compare.designs import group
+    from codegrep.compare.events import dead_groups
     from codegrep.compare.runs import read_runs
     from codegrep.compare.verdict import verdict
 
@@ -94,7 +101,7 @@ def _comparison(
         name=name,
         designs=tuple(designs),
         analysis=analysis,
-        verdict=verdict(analysis, options.margin),
+        verdict=verdict(analysis, options.margin, dead_groups(designs)),
         left_out=(*left_out, *repeated),
         margin=options.margin,
         resamples=options.resamples,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,7 +13,7 @@ from codegrep.compare.designs import ComparedDesign, shorten
 from codegrep.compare.events import EventRow, alarms, event_rows
 from codegrep.compare.measures import MEASURES, PRIMARY, Measure, measure
 from codegrep.compare.runs import LeftOut
-from codegrep.compare.verdict import Verdict
+from codegrep.compare.verdict import PairVerdict, Verdict
 from codegrep.metrics.runs import few_repositories
 from codegrep.tracking.pages import Block, Bullets, Heading, Page, Paragraph, Picture, Table
 
@@ -61,19 +62,28 @@ def _count(number: int, one: str, more: str = "") -> str:
 def _answer(comparison: Comparison) -> list[Block]:
     verdict = comparison.verdict
     blocks: list[Block] = [Heading("Verdict"), Paragraph(verdict.headline, strong=True)]
+    advice = Counter(pair.settle for pair in verdict.pairs if pair.settle)
+    shared = [settle for settle, count in advice.items() if count > 1]
     for pair in verdict.pairs:
         blocks.append(Heading(f"{pair.a} and {pair.b}", 3))
         blocks.append(Paragraph(pair.what))
         if pair.also:
             blocks.append(Bullets(tuple(f"Also sure: {line}." for line in pair.also)))
-        if pair.settle:
+        if pair.settle and pair.settle not in shared:
             blocks.append(Paragraph(f"What would settle it: {pair.settle}"))
+    for settle in shared:
+        which = "the pairs" if advice[settle] == len(verdict.pairs) else _list_of_pairs(verdict.pairs, settle)
+        blocks.append(Paragraph(f"What would settle {which}: {settle}"))
     if verdict.against:
         blocks += [Heading("Against what needs no reinforcement learning", 3), Bullets(verdict.against)]
     warnings = _warnings(comparison)
     if warnings:
         blocks += [Heading("Read this first", 3), Bullets(tuple(warnings))]
     return blocks
+
+
+def _list_of_pairs(pairs: Sequence[PairVerdict], settle: str) -> str:
+    return "; ".join(f"{pair.a} and {pair.b}" for pair in pairs if pair.settle == settle)
 
 
 def _warnings(comparison: Comparison) -> list[str]:

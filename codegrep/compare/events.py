@@ -50,6 +50,15 @@ def event_rows(designs: Sequence[ComparedDesign]) -> list[EventRow]:
     return [_row(name, designs) for name in names]
 
 
+def dead_groups(designs: Sequence[ComparedDesign]) -> dict[str, float]:
+    """Return the mean share of groups without spread of reward, by design; designs that recorded none are missing."""
+    rates = {
+        design.label: [row["group/dead_rate"] for run in design.runs for row in run.curves if "group/dead_rate" in row]
+        for design in designs
+    }
+    return {label: fmean(values) for label, values in rates.items() if values}
+
+
 def alarms(designs: Sequence[ComparedDesign]) -> list[str]:
     """Sentences about runs whose numbers should not be trusted without a look."""
     said = []

@@ -15,7 +15,7 @@ from codegrep.compare.analysis import ORACLES, Analysis, Retriever
 from codegrep.compare.designs import ComparedDesign
 from codegrep.compare.verdict import MARGIN
 from codegrep.tracking import style
-from codegrep.tracking.curves import points, smooth
+from codegrep.tracking.curves import constant, points, smooth, unmoved_text
 from codegrep.tracking.style import GREY
 
 # Beside the colour, so that lines stay apart in print and for everybody.
@@ -44,15 +44,18 @@ def curves_figure(designs: Sequence[ComparedDesign]) -> Figure | None:
     panels = [panel for panel in _panels(designs) if any(_lines(panel, designs[number]) for number in panel.designs)]
     if not panels:
         return None
-    columns = min(4, len(panels)) if len(panels) != 5 else 3
-    rows = math.ceil(len(panels) / columns)
+    still = {panel.title: value for panel in panels if (value := _still(panel, designs)) is not None}
+    panels = [panel for panel in panels if panel.title not in still]
+    columns = min(4, max(1, len(panels))) if len(panels) != 5 else 3
+    rows = max(1, math.ceil(len(panels) / columns))
     figure = style.blank(3.35 * columns, 2.6 * rows + 0.9)
     steps = max((len(run.curves) for design in designs for run in design.runs), default=0)
     width = 2 * (steps // 24) + 1
     for index, panel in enumerate(panels):
         _draw(figure.add_subplot(rows, columns, index + 1), panel, designs, width)
     _legend(figure, designs)
-    figure.supxlabel(_reading(designs, width), fontsize=8, color=GREY)
+    reading = [_reading(designs, width), *unmoved_text(still)]
+    figure.supxlabel("\n".join(reading), fontsize=8, color=GREY)
     return figure
 
 
@@ -83,13 +86,24 @@ def _lines(panel: _Panel, design: ComparedDesign) -> list[tuple[np.ndarray, np.n
     return next((found for name in panel.metrics if (found := points(histories, name))), [])
 
 
+def _still(panel: _Panel, designs: Sequence[ComparedDesign]) -> str | None:
+    return constant([line for number in panel.designs for line in _lines(panel, designs[number])], panel.share)
+
+
 def _draw(axes: Axes, panel: _Panel, designs: Sequence[ComparedDesign], width: int) -> None:
     highest = 0.0
+    drawn: dict[bytes, str] = {}  # curves that coincide are drawn once, with a note
+    notes = []
     for number in panel.designs:
         lines = _lines(panel, designs[number])
         if not lines:
             continue
         steps, values = _on_common_steps(lines, width)
+        key = steps.tobytes() + values.tobytes()
+        if key in drawn:
+            notes.append(f"{designs[number].label} = {drawn[key]}")
+            continue
+        drawn[key] = designs[number].label
         colour = style.colour(number)
         mean = values.mean(axis=0)
         if len(values) > 1:
@@ -104,6 +118,8 @@ def _draw(axes: Axes, panel: _Panel, designs: Sequence[ComparedDesign], width: i
         )
         highest = max(highest, float(values.max()))
     axes.set_title(panel.title, loc="left", fontsize=9.5)
+    if notes:
+        axes.text(0.02, 0.96, "\n".join(notes), transform=axes.transAxes, va="top", color=GREY, fontsize=7)
     axes.set_ylabel(panel.unit, fontsize=8)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from rich.table import Table
 
 from codegrep.errors import ConfigError, DataError, InfrastructureError
 from codegrep.tracking import identity, store, sweep
@@ -17,8 +18,6 @@ from codegrep.tracking.parameters import masked_text
 if TYPE_CHECKING:
     from mlflow.entities import Run
     from mlflow.tracking import MlflowClient
-
-_RUN_ID = re.compile(r"[0-9a-f]{32}")
 
 
 def open_store(uri: str, outputs: Path) -> tuple[MlflowClient, str]:
@@ -67,20 +66,41 @@ def chosen_runs(client: MlflowClient, words: Sequence[str], outputs: Path) -> tu
     return named_after(list(runs)), sorted(runs.values(), key=lambda run: run.info.start_time), ""
 
 
-def listing(client: MlflowClient) -> str:
-    """What there is to compare: sweeps, then finished runs."""
+def listing(client: MlflowClient) -> Table:
+    """Return what there is to compare, newest first: sweeps, then training and evaluation runs."""
     experiments = [found.experiment_id for found in client.search_experiments()]
-    lines = []
-    for parent in client.search_runs(experiments, f"tags.`{sweep.KIND}` = 'sweep'", order_by=["start_time DESC"]):
+    table = Table(box=None, pad_edge=False)
+    for column in ("name", "state", "scale", "date", "held-out F0.5"):
+        table.add_column(column, justify="right" if column.startswith("held") else "left", no_wrap=True)
+    newest = ["attributes.start_time DESC"]
+    for parent in client.search_runs(experiments, f"tags.`{sweep.KIND}` = 'sweep'", order_by=newest):
         sweep_id = parent.data.tags[sweep.SWEEP]
         jobs = sweep.children_of(client, sweep_id)
-        done = sum(1 for job in jobs if job.info.status == "FINISHED")
-        lines.append(f"sweep {sweep_id}  {done} of {len(jobs)} runs finished  {parent.info.run_name}")
-    for run in client.search_runs(experiments, "attributes.status = 'FINISHED'", order_by=["start_time DESC"]):
+        done = sum(job.info.status == "FINISHED" for job in jobs)
+        scales = sorted({job.data.tags.get("codegrep.scale", "") for job in jobs} - {""})
+        scores = [score for job in jobs if (score := _held_out(job)) is not None]
+        between = f"{min(scores):.3f} to {max(scores):.3f}" if scores else ""
+        state = f"sweep, {done} of {len(jobs)} finished"
+        table.add_row(sweep_id, state, ", ".join(scales), _date(parent), between)
+    for run in client.search_runs(experiments, order_by=newest):
         folder = run.data.tags.get("codegrep.run_folder")
         if folder:
-            lines.append(f"run {run.info.run_id[:8]}  {folder}")
-    return "\n".join(lines) or "There are no finished runs yet."
+            score = _held_out(run)
+            shown = "" if score is None else f"{score:.3f}"
+            scale = run.data.tags.get("codegrep.scale", "")
+            table.add_row(folder, str(run.info.status).lower(), scale, _date(run), shown)
+    return table
+
+
+def _held_out(run: Run) -> float | None:
+    """F0.5 of the run's best-trained model that was measured."""
+    metrics = run.data.metrics
+    models = ("trained", "warm_start", "loaded", "base")
+    return next((metrics[f"eval/{m}/f05_mean"] for m in models if f"eval/{m}/f05_mean" in metrics), None)
+
+
+def _date(run: Run) -> str:
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(run.info.start_time / 1000))
 
 
 def comparison_run(client: MlflowClient, compared: Sequence[Run], name: str, run_id_file: Path) -> str:
@@ -105,24 +125,13 @@ def named_after(run_ids: Sequence[str]) -> str:
 def _run(client: MlflowClient, word: str, outputs: Path) -> Run:
     from mlflow.exceptions import MlflowException
 
-    run_id = (
-        word if _RUN_ID.fullmatch(word) else identity.recorded(outputs / "runs" / Path(word).name / "mlflow_run_id")
-    )
-    if run_id is None and re.fullmatch(r"[0-9a-f]{8,31}", word):
-        run_id = _by_beginning(client, word)
+    run_id = identity.run_named(client, word, outputs)
     if run_id is None:
         raise ConfigError(f"there is no sweep and no run called '{word}'", _hint(client, word, outputs))
     try:
         return client.get_run(run_id)
     except MlflowException:
         raise ConfigError(f"MLflow has no run {run_id}", "See python -m codegrep compare without arguments") from None
-
-
-def _by_beginning(client: MlflowClient, beginning: str) -> str | None:
-    experiments = [found.experiment_id for found in client.search_experiments()]
-    ids = [run.info.run_id for run in client.search_runs(experiments, max_results=50_000)]
-    fitting = [run_id for run_id in ids if run_id.startswith(beginning)]
-    return fitting[0] if len(fitting) == 1 else None
 
 
 def _could_be_sweep(word: str) -> bool:

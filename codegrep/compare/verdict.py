@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -14,6 +14,7 @@ from codegrep.metrics.runs import detectable, least_repositories, repositories_n
 
 ALPHA = 0.05
 MARGIN = 0.02  # F0.5; a smaller difference matters to nobody (--margin)
+_MOSTLY_DEAD = 0.9  # share of groups without spread beyond which training has next to no gradient
 _MANY = 1000  # "about 4,812 runs" is no plan
 
 
@@ -55,11 +56,18 @@ class Verdict:
     against: tuple[str, ...]
 
 
-def verdict(analysis: Analysis, margin: float = MARGIN) -> Verdict:
-    """Put the analysis into words."""
+def verdict(analysis: Analysis, margin: float = MARGIN, dead_groups: Mapping[str, float] | None = None) -> Verdict:
+    """Put the analysis into words.
+
+    Args:
+        analysis: of the runs.
+        margin: smallest difference of F0.5 that counts.
+        dead_groups: share of the groups whose rollouts all had the same reward, by design, where it was recorded.
+    """
     unmoved = _unmoved(analysis)
+    dead = dead_groups or {}
     pairs = tuple(
-        _pair_that_has_not_moved(contrast.a, contrast.b)
+        _pair_that_has_not_moved(contrast.a, contrast.b, min(dead.get(contrast.a, 0.0), dead.get(contrast.b, 0.0)))
         if {contrast.a, contrast.b} <= unmoved
         else _pair(contrast, analysis, margin)
         for contrast in analysis.primary
@@ -85,12 +93,20 @@ def _unmoved(analysis: Analysis) -> set[str]:
     return {c.a for c in analysis.against if c.b in STARTS and c.result.better == c.result.worse == 0}
 
 
-def _pair_that_has_not_moved(a: str, b: str) -> PairVerdict:
+def _pair_that_has_not_moved(a: str, b: str, dead: float) -> PairVerdict:
+    """dead: share of the groups without spread, of the design that had fewer."""
     what = (
         f"Nothing can be said about {a} and {b}: on every issue both score what the model they started from scores. "
         "They have hardly been trained."
     )
-    settle = "Train for more steps or with a larger learning rate, until KL to the reference rises."
+    if dead > _MOSTLY_DEAD:
+        settle = (
+            f"In {100 * dead:.0f} % of the groups all rollouts had the same reward, so there was no gradient: more "
+            "steps or a larger learning rate do not help. Make rewards differ within a group: larger groups, a higher "
+            "sampling temperature, issues that the warm start solves sometimes, or a reward with partial credit."
+        )
+    else:
+        settle = "Train for more steps or with a larger learning rate, until KL to the reference rises."
     return PairVerdict(a, b, Claim.UNMOVED, what, (), settle)
 
 

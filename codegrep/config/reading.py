@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeVar, get_args, get_type_hints
 
@@ -51,15 +51,17 @@ def walk(kind: type, prefix: str = "") -> Iterator[tuple[str, tuple[type, str]]]
             yield from walk(inner, f"{key}.<name>." if named else f"{key}.")
 
 
-def unknown_key(key: str, choices: Sequence[str] = ()) -> ConfigError:
+def unknown_key(key: str, choices: Sequence[str] = (), in_files: Collection[str] = ()) -> ConfigError:
     """Say that a key is unknown, and which one is near.
 
     Args:
+        key: as it was typed.
         choices: of the key's group that have it, as they are typed.
+        in_files: keys that are no fields but stand in YAML files, such as the parameters of a reward.
     """
     if choices:
         return ConfigError(f"{key} is no key of this choice", f"It belongs to {', '.join(choices)}")
-    known = known_keys()
+    known = [*known_keys(), *in_files]
     near = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
     if not near:
         by_last = {name.rpartition(".")[2]: name for name in known}

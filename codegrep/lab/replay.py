@@ -15,6 +15,7 @@ from codegrep.issues.issue import Issue
 from codegrep.issues.jsonl import issue_from_json, json_lines
 from codegrep.lab.designs import Design
 from codegrep.lab.measures import Agreement, DesignMeasures, agreements, measure, properties
+from codegrep.lab.pooled import pooled_notes
 from codegrep.lab.replay_judge import OpenJudge, ReplayJudge
 from codegrep.lab.rescored import Rescored, rescore
 from codegrep.lab.stored import GroupBy, Stored, read_stored, rollout_folders
@@ -85,7 +86,7 @@ def replay(
         rescored,
         tuple(measure(stored, one, of_rollouts) for one in rescored),
         tuple(agreements(stored, rescored)),
-        (*(judge.notes() if judge else ()), *_notes(stored, designs, rescored, needed)),
+        (*pooled_notes(folders, stored), *(judge.notes() if judge else ()), *_notes(stored, designs, rescored, needed)),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from codegrep.compose import compose_overrides, load
+from codegrep.conf_folder import CONF
 from codegrep.errors import ConfigError
 from codegrep.hydra_settings import refuse_in_command
 
@@ -17,6 +18,7 @@ _RECORDED = ("agent", "tools", "data", "model")
 
 _EPILOG = """
 examples:
+  python -m codegrep evaluate model=v3-seed0-1a2b3c4d
   python -m codegrep evaluate model=models:/codegrep-retriever@best
   python -m codegrep evaluate model=models:/codegrep-retriever/3 data=git_history data.sources.git_history.args.path=.
   python -m codegrep evaluate model=runs:/4f1c…  evaluate.baselines=[bm25_no_tests]
@@ -39,10 +41,12 @@ def main(argv: list[str]) -> int:
     from codegrep.pipeline.policies.fetch import fetch_package
     from codegrep.pipeline.run import run_experiment
     from codegrep.runtime.artifacts import Places
-    from codegrep.tracking.store import resolve
+    from codegrep.tracking import store
+    from codegrep.tracking.identity import policy_named
 
-    uri, _ = resolve(chosen.tracking, chosen.outputs_path)
-    package = fetch_package(uri, model, Places(chosen.outputs_path).artifacts)
+    uri, _ = store.resolve(chosen.tracking, chosen.outputs_path)
+    named = policy_named(store.connect(uri), model, chosen.outputs_path)
+    package = fetch_package(uri, named, Places(chosen.outputs_path).artifacts)
     _take_recorded(composed, package.config, overrides)
     # The id in place of an alias: what is measured does not change when the alias moves.
     OmegaConf.update(
@@ -64,13 +68,14 @@ def _parse(argv: Sequence[str]) -> tuple[str, list[str]]:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("overrides", nargs="+", metavar="model=URI | KEY=VALUE")
+    parser.add_argument("overrides", nargs="+", metavar="model=RUN | KEY=VALUE")
     words = parser.parse_args(argv).overrides
-    models = [word.removeprefix("model=") for word in words if word.startswith(("model=models:", "model=runs:"))]
+    bases = [f"model={path.stem}" for path in (CONF / "model").glob("*.yaml")]
+    models = [word.removeprefix("model=") for word in words if word.startswith("model=") and word not in bases]
     if len(models) != 1:
         raise ConfigError(
             "the model to evaluate is not named" if not models else "more than one model is named",
-            "Give model=models:/NAME@ALIAS, models:/NAME/VERSION, models:/m-ID or runs:/RUN_ID",
+            "Give model=RUN (a folder name or id), models:/NAME@ALIAS, models:/NAME/VERSION or models:/m-ID",
         )
     return models[0], [word for word in words if word != f"model={models[0]}"]
 

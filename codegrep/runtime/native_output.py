@@ -1,20 +1,22 @@
-"""Keeps what native code writes to standard error (Ray's C++ core logs there) out of the terminal, in a file."""
+"""Keeps what native code (Ray's C++ core) and the warnings of libraries say out of the terminal, in a file."""
 
 from __future__ import annotations
 
 import io
 import os
 import sys
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 _STDERR = 2
 
 
 @contextmanager
 def native_output_to(log: Path) -> Iterator[None]:
-    """File descriptor 2 appends to `log`; `sys.stderr` still goes where it went.
+    """File descriptor 2 and Python's warnings append to `log`; `sys.stderr` still goes where it went.
 
     Children that inherit standard error write to the file too. Nothing is changed where `sys.stderr` is no file of its
     own (notebooks, test runners).
@@ -36,9 +38,16 @@ def native_output_to(log: Path) -> Iterator[None]:
     sys.stderr = io.TextIOWrapper(
         io.FileIO(terminal, "w"), before.encoding, errors="backslashreplace", write_through=True
     )
+
+    def warn(message: Warning | str, category: type[Warning], file: str, line: int, *_: Any) -> None:
+        with log.open("a", encoding="utf-8") as out:
+            out.write(warnings.formatwarning(message, category, file, line))
+
+    shown, warnings.showwarning = warnings.showwarning, warn
     try:
         yield
     finally:
+        warnings.showwarning = shown
         sys.stderr.flush()
         os.dup2(terminal, _STDERR)
         sys.stderr = before

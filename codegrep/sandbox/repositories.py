@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from codegrep.errors import RepositoryError
-from codegrep.issues.git import GitError, Limits, clone, open_repository, without_credentials
+from codegrep.issues.git import GitError, Limits, clone, open_repository, remote_commit, without_credentials
 from codegrep.issues.source import RepositoryLocation
 from codegrep.sandbox.locks import FileLock
 
 _COMMIT = re.compile(r"[0-9a-f]{40}")
+_REVISION = re.compile(r"\w[\w./@+-]*")
 _PLAIN_REPO = re.compile(r"(?!.*(?:__|\.\.))[A-Za-z0-9][A-Za-z0-9.-]*/[A-Za-z0-9.][A-Za-z0-9._-]*")
 _NETWORK = re.compile(r"(?:https?|ssh|git|file)://.+|[\w.-]+@[\w.-]+:(?!/?/).+")
 _DESCRIPTION = "codegrep.json"
@@ -146,6 +147,27 @@ class Repositories:
         fresh.write_text(json.dumps({"refs": refs, "roots": " ".join(roots)}), "utf-8")
         fresh.replace(kept)
         return tuple(roots)
+
+    def resolve(self, repo: str, revision: str) -> str:
+        """Return the full hash of a commit that the repository's source has: a hash as it is, or HEAD, a branch, a tag.
+
+        Raises:
+            RepositoryError: the source has none of that name, cannot be read, or its location is unknown.
+        """
+        if _COMMIT.fullmatch(revision):
+            return revision
+        source = _source(repo, self._locations.get(repo, RepositoryLocation()))
+        try:
+            limits = Limits(self.clone_timeout, self._stop, isolated=False)
+            commit = remote_commit(source, revision, limits) if _REVISION.fullmatch(revision) else None
+        except GitError as error:
+            raise RepositoryError(f"{without_credentials(source)} cannot be read ({error})") from error
+        if commit is None:
+            raise RepositoryError(
+                f"{without_credentials(source)} has no branch or tag {revision[:80]!r}",
+                "Give HEAD, a branch, a tag or a full commit hash.",
+            )
+        return commit
 
     def fetch_commit(self, clone: BareClone, commit: str) -> int:
         """Makes sure that the clone holds the commit: fetch of it alone, then of everything.

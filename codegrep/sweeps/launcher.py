@@ -34,7 +34,7 @@ from codegrep.hydra_settings import (
     refuse_ignored_choices,
     refuse_ignored_settings,
 )
-from codegrep.overrides import override
+from codegrep.overrides import outputs_option, override, typed_command
 from codegrep.pipeline.run import stoppable
 from codegrep.pipeline.run_identity import is_completed, run_name
 from codegrep.runtime.artifacts import Places
@@ -154,6 +154,9 @@ def _launch(
         progress.show(job_results.table(sweep_id, result))
         for line in job_results.reasons(result):
             progress.say(line)
+        if sum(o.status == job_results.COMPLETED for o in result) > 1:
+            command = typed_command(["compare", sweep_id, *outputs_option(shared.outputs)])
+            progress.say(f"One page about them: {command}")
         with suppress(CodegrepError):
             parent.table([o.row() for o in result], "sweep/job_results.json")
             parent.finish(status)

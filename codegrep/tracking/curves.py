@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from codegrep.tracking import style
@@ -79,6 +80,8 @@ def training_curves(runs: Mapping[str, Sequence[History]] | Sequence[History] | 
     panels = [
         p for p in _panels(designs) if any(points(seeds, name) for seeds in designs.values() for name in p.metrics)
     ]
+    still = {panel.title: value for panel in panels if (value := _still(panel, designs)) is not None}
+    panels = [panel for panel in panels if panel.title not in still]
     columns = min(4, max(1, len(panels)))
     lines = max(1, math.ceil(len(panels) / columns))
     figure = style.blank(3.3 * columns, 2.45 * lines + 0.75)
@@ -86,15 +89,36 @@ def training_curves(runs: Mapping[str, Sequence[History]] | Sequence[History] | 
     width = 2 * (steps // 24) + 1
     for index, panel in enumerate(panels):
         _draw_panel(figure.add_subplot(lines, columns, index + 1), panel, designs, width)
-    if not panels:
+    if not panels and not still:
         figure.text(0.5, 0.5, "no training metrics were logged", ha="center", color=GREY)
     if len(designs) > 1:
         handles = [figure.axes[0].plot([], [], color=style.colour(i), lw=2)[0] for i in range(len(designs))]
         figure.legend(handles, list(designs), loc="outside upper right", ncols=min(6, len(designs)), frameon=False)
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=11, fontweight="bold")
-    figure.supxlabel(_reading(designs, width), fontsize=8, color=GREY)
+    reading = [_reading(designs, width), *unmoved_text(still)]
+    figure.supxlabel("\n".join(reading), fontsize=8, color=GREY)
     return figure
+
+
+def _still(panel: _Panel, designs: Mapping[str, Sequence[History]]) -> str | None:
+    """Return the value of a panel all of whose curves have one and the same value at every step, for people."""
+    names = panel.metrics[:1] if len(designs) > 1 else panel.metrics
+    return constant([c for seeds in designs.values() for name in names for c in points(seeds, name)], panel.share)
+
+
+def constant(curves: Sequence[tuple[np.ndarray, np.ndarray]], share: bool) -> str | None:
+    """Return the one value of curves that never move, as text; None where one moves or there is a single step."""
+    values = {float(value) for _, curve in curves for value in curve}
+    if len(values) != 1 or max(len(steps) for steps, _ in curves) < 2:
+        return None
+    (value,) = values
+    return f"{100 * value:.0f} %" if share else f"{value:.3g}"
+
+
+def unmoved_text(still: Mapping[str, str]) -> list[str]:
+    """Return a line about panels that are not drawn, by title; nothing where there are none."""
+    return [f"the same at every step: {'; '.join(f'{t} {v}' for t, v in still.items())}"] if still else []
 
 
 def _designs(runs: Mapping[str, Sequence[History]] | Sequence[History] | History) -> dict[str, list[History]]:
@@ -123,7 +147,7 @@ def _panels(designs: Mapping[str, Sequence[History]]) -> list[_Panel]:
 
 def _draw_panel(axes: Axes, panel: _Panel, designs: Mapping[str, Sequence[History]], width: int) -> None:
     several = len(designs) > 1
-    drawn = 0
+    drawn: list[tuple[np.ndarray, np.ndarray, Line2D]] = []
     for number, seeds in enumerate(designs.values()):
         for index, name in enumerate(panel.metrics[:1] if several else panel.metrics):
             curves = points(seeds, name)
@@ -135,10 +159,13 @@ def _draw_panel(axes: Axes, panel: _Panel, designs: Mapping[str, Sequence[Histor
                 thin = smooth(values, width) if several else values  # raw values of many runs hide each other
                 axes.plot(steps, thin, color=colour, lw=0.8, alpha=0.4)
             steps, values = mean_of(curves)
-            axes.plot(
-                steps, smooth(values, width), color=colour, lw=1.8, label=label, marker="o" if len(steps) == 1 else ""
-            )
-            drawn += 1
+            same = next((line for x, y, line in drawn if np.array_equal(x, steps) and np.array_equal(y, values)), None)
+            if same is not None and label:  # drawn once, under both names
+                same.set_label(f"{same.get_label()} = {label}")
+                continue
+            marker = "o" if len(steps) == 1 else ""
+            (line,) = axes.plot(steps, smooth(values, width), color=colour, lw=1.8, label=label, marker=marker)
+            drawn.append((steps, values, line))
     axes.set_title(panel.title, loc="left", fontsize=9.5)
     axes.set_ylabel(panel.unit, fontsize=8)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=[1, 2, 5, 10]))
@@ -153,7 +180,7 @@ def _draw_panel(axes: Axes, panel: _Panel, designs: Mapping[str, Sequence[Histor
         if highest <= 0:
             axes.text(0.5, 0.5, "0 throughout", transform=axes.transAxes, ha="center", color=GREY, fontsize=8)
     style.open_axes(axes, left=True)
-    if drawn > 1 and not several:
+    if not several and (len(drawn) > 1 or any(" = " in str(line.get_label()) for _, _, line in drawn)):
         axes.legend(fontsize=7, frameon=False, handlelength=1.2, labelspacing=0.2)
 
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from codegrep.errors import ConfigError
+
 if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
+_RUN_ID = re.compile(r"[0-9a-f]{32}")
 _KEY_TAG = "codegrep.key"
 _USER_TAG = "mlflow.user"  # what MLflow's pages show as the user
 
@@ -98,3 +102,44 @@ def experiment(client: MlflowClient, name: str, location: str | None) -> str:
     if found.lifecycle_stage != "active":
         client.restore_experiment(found.experiment_id)
     return str(found.experiment_id)
+
+
+def run_named(client: MlflowClient, word: str, outputs: Path) -> str | None:
+    """Return the MLflow run id that a word of the command line means; None where it names no run.
+
+    Args:
+        client: of the store.
+        word: a run id, its first eight digits or more, or the name of the run's folder under `outputs`/runs.
+        outputs: folder of outputs.
+    """
+    if _RUN_ID.fullmatch(word):
+        return word
+    if (known := recorded(outputs / "runs" / Path(word).name / "mlflow_run_id")) is not None:
+        return known
+    if re.fullmatch(r"[0-9a-f]{8,31}", word) is None:
+        return None
+    experiments = [found.experiment_id for found in client.search_experiments()]
+    ids = [str(run.info.run_id) for run in client.search_runs(experiments, max_results=50_000)]
+    fitting = [run_id for run_id in ids if run_id.startswith(word)]
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def policy_named(client: MlflowClient, word: str, outputs: Path) -> str:
+    """Return the URI, models:/… or runs:/…, of the policy that a word means.
+
+    Args:
+        client: of the store.
+        word: such a URI, or a run as `run_named` takes it.
+        outputs: folder of outputs.
+
+    Raises:
+        ConfigError: the word names nothing.
+    """
+    if word.startswith(("models:/", "runs:/")):
+        return word
+    if (run_id := run_named(client, word, outputs)) is None:
+        raise ConfigError(
+            f"there is no run called '{word}' in {outputs}",
+            "Give a run's folder name or id (python -m codegrep compare lists them), models:/NAME@ALIAS or runs:/ID",
+        )
+    return f"runs:/{run_id}"

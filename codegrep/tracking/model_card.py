@@ -16,7 +16,8 @@ class ModelCard:
 
     Attributes:
         name: of the run.
-        base_model: folder name or hub id that the adapter belongs to (no machine path).
+        base_model: hub id or folder name that the adapter belongs to (no machine path).
+        base_path: "provided:NAME" of a model that this project makes, else "": base_model loads by itself.
         warm_started: the adapter sits on the base with another adapter, in warm_start/, merged into it.
         licence: of the base model, "" where it is not known.
         design: one line of facts each, by label: reward, advantage, steps, group size, KL coefficient, seed …
@@ -33,6 +34,7 @@ class ModelCard:
     data: Mapping[str, str]
     evaluation: Sequence[EvaluationRow]
     command: str
+    base_path: str = ""
     warm_started: bool = False
     licence: str = ""
     commit: str = ""

@@ -36,6 +36,7 @@ class BaseReference:
         revision: hub revision, or None.
         dtype: of the frozen weights. context: tokens.
         checksum: `model_checksum` of its folder.
+        name: hub id or plain name, for readers elsewhere; PEFT's settings hold it.
     """
 
     path: str
@@ -43,6 +44,7 @@ class BaseReference:
     dtype: str
     context: int
     checksum: str
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ def write_package(
     partial.mkdir(parents=True)
     for name, source in ((WARM_START, warm_start), (ADAPTER, adapter)):
         if source is not None:
-            _copy_adapter(source, partial / name, base.path)
+            _copy_adapter(source, partial / name, base.name or base.path)
     (partial / "README.md").write_text(card, encoding="utf-8")
     files = {
         str(PurePosixPath(path.relative_to(partial))): file_sha256(path)
@@ -132,7 +134,7 @@ def read_package(folder: Path) -> PolicyPackage:
     parts = {part: folder / part if f"{part}/{_WEIGHTS}" in files else None for part in (WARM_START, ADAPTER)}
     if not any(parts.values()) or any(f"{part}/{_SETTINGS}" not in files for part, found in parts.items() if found):
         raise ModelError("the policy package holds no whole adapter", "Log the model again")
-    identity = json.dumps([FORMAT, asdict(base) | {"path": ""}, files], sort_keys=True)
+    identity = json.dumps([FORMAT, asdict(base) | {"path": "", "name": ""}, files], sort_keys=True)
     digest = hashlib.sha256(identity.encode()).hexdigest()
     return PolicyPackage(folder, base, parts[WARM_START], parts[ADAPTER], config, digest)
 

@@ -18,7 +18,9 @@ def main(argv: list[str]) -> int:
         CodegrepError: the run has no policy, or MLflow cannot be reached.
     """
     parser = argparse.ArgumentParser(prog="python -m codegrep register", description=__doc__)
-    parser.add_argument("run", help="MLflow run id, name of a run's folder, or models:/m-ID")
+    parser.add_argument(
+        "run", help="name of a run's folder, MLflow run id or its first digits, runs:/ID, or models:/m-ID"
+    )
     parser.add_argument("name", help="registered model, made when it is new")
     parser.add_argument("--alias", default=BEST, help="alias that is moved to it (default: best); '' moves none")
     parser.add_argument("--outputs", type=Path, default=Path("outputs"), help="outputs folder (default: outputs)")
@@ -29,14 +31,11 @@ def main(argv: list[str]) -> int:
             f"there is no mlflow.db in {options.outputs}", "Name it with --outputs, or a server with --uri"
         )
     uri = options.uri or store.sqlite_uri(options.outputs)
-    wanted = options.run
-    if not wanted.startswith("models:/"):
-        wanted = f"runs:/{identity.recorded(options.outputs / 'runs' / wanted / 'mlflow_run_id') or wanted}"
     from mlflow.exceptions import MlflowException
 
     try:
         client = store.connect(uri)
-        model_id = resolve_model(client, wanted)
+        model_id = resolve_model(client, identity.policy_named(client, options.run, options.outputs))
         version = register(client, model_id, options.name, alias=options.alias)
     except MlflowException as error:
         reason = masked_text(str(error)).partition("\n")[0][:200]

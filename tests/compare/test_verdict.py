@@ -99,6 +99,32 @@ def test_issues_that_a_run_lacks_are_left_out_for_all():
     assert found.dropped == 1 and len(found.issues) == 41
 
 
+def test_advice_follows_the_groups_that_had_no_spread():
+    records = [with_start(record(name, seed, 1.0), "base") for name in ("v1", "v3") for seed in (0, 1, 2)]
+    found = analyse(group(records)[0], resamples=200)
+    assert "larger learning rate, until KL" in verdict(found).pairs[0].settle
+    dead = verdict(found, dead_groups={"v1": 1.0, "v3": 0.95}).pairs[0].settle
+    assert "In 95 % of the groups" in dead and "do not help" in dead
+
+
+def test_what_is_the_same_for_all_pairs_is_said_once():
+    text = markdown(page_of(comparison({"v1": 0.2, "v2": 0.5, "v3": 0.8}, (0,))))
+    assert text.count("Train both designs") == 1 and "What would settle the pairs: Train both designs" in text
+
+
+def test_curves_that_coincide_are_drawn_once_and_panels_that_never_move_are_a_line():
+    made = comparison({"v1": 0.4, "v3": 0.5}, (0,))
+    one, other = made.designs
+    same = replace(other, runs=tuple(replace(run, curves=one.runs[0].curves) for run in other.runs))
+    panels = {axes.get_title(loc="left"): axes for axes in curves_figure([one, same]).axes}
+    assert len([line for line in panels["KL to the reference"].lines if len(line.get_xdata())]) == 1
+    assert [text.get_text() for text in panels["KL to the reference"].texts] == ["v3 = v1"]
+    flat = [{**row, "completions/clipped_ratio": 0.0} for row in one.runs[0].curves]
+    figure = curves_figure([replace(one, runs=tuple(replace(run, curves=flat) for run in one.runs))])
+    assert "Completions cut by the budget" not in {axes.get_title(loc="left") for axes in figure.axes}
+    assert "the same at every step: Completions cut by the budget 0 %" in figure.get_supxlabel()
+
+
 def test_runs_without_a_common_issue_cannot_be_compared():
     one, other = record("v1", 0, 0.5), record("v3", 0, 0.5)
     moved = [type(row)(row.retriever, f"x-{row.instance_id}", row.repo, row.values) for row in other.rows]
@@ -115,7 +141,8 @@ def test_differently_defined_rewards_never_share_an_axis():
     assert len(titles["KL to the reference"].collections) == 2  # a band each
     same, _ = group([record("v3", seed, 0.5, **{"train.grpo.kl": kl}) for seed in (0, 1) for kl in ("0", "1")])
     panels = {axes.get_title(loc="left"): axes for axes in curves_figure(same).axes}
-    assert len([line for line in panels["Reward"].lines if len(line.get_xdata())]) == 2
+    assert len([line for line in panels["Reward"].lines if len(line.get_xdata())]) == 1  # made of the same numbers
+    assert " = " in panels["Reward"].texts[0].get_text()
 
 
 def test_every_panel_has_its_unit_and_one_seed_has_no_band():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from codegrep.engines import nano, smollm2, wheels
+from codegrep.engines import models, nano, smollm2, wheels
 from codegrep.engines.model_folder import MARKER, check_folder, make_once
 from codegrep.engines.models import load_model, load_tokenizer, provide
 from codegrep.errors import CodegrepError, DiskError, ModelError
@@ -409,3 +409,21 @@ def test_smollm2_is_made_from_the_index_and_answers_in_english(tmp_path: Path) -
     out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=30, do_sample=False)
     assert "Paris" in tokenizer.decode(out[0, ids.shape[1] :])
     assert out[0, -1] == tokenizer.eos_token_id  # it ends its turn
+
+
+def test_models_are_kept_in_the_checkout_or_in_the_users_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("CODEGREP_MODELS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    assert models.models_folder() == Path(__file__).parents[2] / "models"
+    monkeypatch.setattr(models, "checkout", lambda: None)  # an installed wheel
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert models.models_folder() == tmp_path / "cache" / "codegrep" / "models"
+    monkeypatch.setenv("CODEGREP_MODELS", "here")
+    assert models.models_folder() == tmp_path / "here"
+
+
+def test_a_model_is_called_by_what_others_know(tmp_path: Path) -> None:
+    assert models.public_name("provided:smollm2-135m-instruct") == "HuggingFaceTB/SmolLM2-135M-Instruct"
+    assert models.public_name("provided:nano") == "nano"
+    assert models.public_name("Qwen/Qwen3-1.7B") == "Qwen/Qwen3-1.7B"
+    assert models.public_name(str(tmp_path)) == tmp_path.name

@@ -49,6 +49,24 @@ def test_a_local_clone_survives_the_loss_of_its_source(tmp_path: Path) -> None:
     assert run_git("show", f"{made.commits[0]}:a.py", cwd=clone.path) == "1\n"
 
 
+@pytest.mark.parametrize("form", ["path", "url"])
+def test_names_are_resolved_where_the_source_stands_now(tmp_path: Path, form: str) -> None:
+    made = make_repository(tmp_path / "source.git", [{"a.py": b"1\n"}, {"a.py": b"2\n"}])
+    location = made if form == "path" else At(None, f"file://{made.local}")
+    run_git(
+        "-c", "user.name=a", "-c", "user.email=a@b", "tag", "-a", "v1", "-m", "first", made.commits[0], cwd=made.local
+    )
+    repositories = Repositories(tmp_path / "bare", 60, {"o/n": location})
+    clone = repositories.open("o/n")
+    assert repositories.resolve("o/n", "HEAD") == repositories.resolve("o/n", "main") == made.commits[1]
+    assert repositories.resolve("o/n", "v1") == made.commits[0] == repositories.resolve("o/n", made.commits[0])
+    run_git("branch", "-f", "old", made.commits[0], cwd=made.local)  # after the clone was made
+    assert repositories.resolve("o/n", "old") == made.commits[0] and held(repositories, clone, made.commits[0])
+    for name in ("nowhere", "--upload-pack=touch x", made.commits[0][:8], ""):
+        with pytest.raises(RepositoryError, match="no branch or tag"):
+            repositories.resolve("o/n", name)
+
+
 def test_a_source_that_borrows_objects_is_copied_whole(tmp_path: Path) -> None:
     made = make_repository(tmp_path / "source.git", [{"a.py": b"1\n"}])
     run_git("clone", "-q", "--bare", "--shared", str(made.local), str(tmp_path / "borrower.git"), cwd=tmp_path)

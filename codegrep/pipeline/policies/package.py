@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from codegrep.config import Config
+from codegrep.engines.models import PROVIDED_PREFIX, public_name
 from codegrep.errors import CodegrepError
 from codegrep.overrides import command
 from codegrep.pipeline.policies.policy_files import Policies, base_model
@@ -31,8 +32,8 @@ def log_policy(
     tracker: Tracker,
     progress: Progress,
     lines: Sequence[EvaluationRow],
-) -> None:
-    """Pack the adapters of this run and log them; nothing where it trained none.
+) -> bool:
+    """Pack the adapters of this run and log them; return whether there is a policy. Nothing where it trained none.
 
     Trouble is printed, never raised: the report is there already.
     """
@@ -42,12 +43,12 @@ def log_policy(
             progress.say(
                 "  no model is logged: all weights were trained, and a package holds adapters; see artifacts/train-…"
             )
-        return
+        return False
     if warm is None and config.train.warm_start.enabled:
         progress.say(
             "  no model is logged: the warm start's adapter was not kept (delete its artifact to make it anew)"
         )
-        return
+        return False
     try:
         folder = base_model(config.model)
         base = BaseReference(
@@ -56,6 +57,7 @@ def log_policy(
             dtype=config.model.dtype,
             context=config.model.context,
             checksum=model_checksum(folder),
+            name=public_name(config.model.path),
         )
         package = write_package(
             run_folder / "model",
@@ -67,7 +69,7 @@ def log_policy(
         )
     except (CodegrepError, OSError) as error:
         progress.say(f"  no model is logged: {error}")
-        return
+        return False
     f05 = {line.retriever: line.f05_mean for line in lines}
     tracker.policy(
         package.folder,
@@ -76,6 +78,7 @@ def log_policy(
         data=prepared.fingerprint[:12],
         register=config.tracking.register,
     )
+    return True
 
 
 def _adapter(policies: Policies, which: str) -> Path | None:
@@ -89,7 +92,8 @@ def _card(config: Config, prepared: Prepared, tracker: Tracker, lines: Sequence[
     grpo = config.train.grpo
     return ModelCard(
         name=f"{config.name}-seed{config.seed}",
-        base_model=config.model.path,
+        base_model=public_name(config.model.path),
+        base_path=config.model.path if config.model.path.startswith(PROVIDED_PREFIX) else "",
         warm_started=config.train.warm_start.enabled,
         design={
             "reward": f"{config.reward.name} {config.reward.params or ''}".strip(),

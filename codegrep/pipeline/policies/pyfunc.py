@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from codegrep.config import Config
 from codegrep.config.reading import checked
 from codegrep.errors import ConfigError, DataError, ModelError
 from codegrep.issues import Issue
+from codegrep.issues.git import holds, open_repository
 from codegrep.issues.source import RepositoryLocation
 from codegrep.pipeline.policies.engines import InProcessHandle
 from codegrep.pipeline.policies.fetch import policy_of
@@ -22,6 +24,7 @@ from codegrep.pipeline.workers import AgentSettings, AgentWorker
 from codegrep.rollout.record import from_row
 from codegrep.runtime.artifacts import Places
 from codegrep.sandbox import Sandbox
+from codegrep.sandbox.repositories import Repositories
 from codegrep.tracking.policy_package import read_package
 
 if TYPE_CHECKING:
@@ -48,18 +51,24 @@ class PolicyModel:
 
         Args:
             model_input: columns problem_statement, repository (a local clone, or a URL to clone from) and base_commit
-                (full hash).
+                (full hash, HEAD, branch or tag).
             params: none are known; MLflow gives them.
 
         Raises:
             DataError: a column is missing.
-            RepositoryError: no such repository or commit.
+            RepositoryError: no such repository or commit; before the model is loaded.
         """
         missing = [column for column in COLUMNS if column not in model_input]
         if missing:
             raise DataError(f"the input has no column {', '.join(missing)}", f"Columns: {', '.join(COLUMNS)}")
         rows = [{column: str(row[column]) for column in COLUMNS} for row in model_input.to_dict("records")]
+        config = self._config
         names = {row["repository"]: f"served/{_digest(row['repository'])}" for row in rows}
+        locations = {name: _location(repository) for repository, name in names.items()}
+        repositories = Repositories(self._places.clones, config.sandbox.clone_timeout, locations)
+        for row in rows:
+            row["base_commit"] = repositories.resolve(names[row["repository"]], row["base_commit"])
+            repositories.fetch_commit(repositories.open(names[row["repository"]]), row["base_commit"])
         issues = [
             Issue(
                 instance_id=f"row-{number}",
@@ -70,8 +79,6 @@ class PolicyModel:
             )
             for number, row in enumerate(rows)
         ]
-        config = self._config
-        locations = {name: _location(repository) for repository, name in names.items()}
         sandbox = Sandbox.under(self._places.sandbox, config.tools, config.sandbox, locations)
         try:
             base = self._package.base
@@ -99,7 +106,9 @@ class PolicyModel:
         lost = next((rollout.error for rollout in rollouts if rollout.error), "")
         if lost:
             raise DataError(f"an issue could not be answered: {lost}", "Check repository and base_commit")
-        return [list(rollout.answer) for rollout in rollouts]
+        return [
+            _existing(repositories.open(rollout.repo).path, rollout.base_commit, rollout.answer) for rollout in rollouts
+        ]
 
 
 def _load_pyfunc(path: str) -> PolicyModel:
@@ -117,6 +126,12 @@ def _config(recorded: Any) -> Config:
 def _location(repository: str) -> RepositoryLocation:
     local = Path(repository).expanduser()
     return RepositoryLocation(local=local) if local.exists() else RepositoryLocation(url=repository)
+
+
+def _existing(clone: Path, commit: str, paths: Sequence[str]) -> list[str]:
+    """Return the paths that the commit has: a small model copies long paths with mistakes."""
+    with open_repository(clone) as repo:
+        return [path for path in paths if "\n" not in path and holds(repo, f"{commit}:{path}")]
 
 
 def _digest(repository: str) -> str:

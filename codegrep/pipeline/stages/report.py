@@ -16,8 +16,9 @@ from codegrep.pipeline.policies.package import log_policy
 from codegrep.pipeline.policies.policy_files import Policies
 from codegrep.pipeline.prepared import Prepared
 from codegrep.pipeline.results import FIRST_FILE, MINED, WHOLE, Pair, cautions, comparisons, evaluation_rows
+from codegrep.pipeline.run_summary import column_notes, happened, key_figures, next_commands
 from codegrep.pipeline.stages.evaluate import per_issue
-from codegrep.runtime.artifacts import Artifact, write_json
+from codegrep.runtime.artifacts import Artifact, Places, write_json
 from codegrep.runtime.progress import Progress
 from codegrep.tracking import pages
 from codegrep.tracking import rows as tracking_rows
@@ -26,7 +27,7 @@ from codegrep.tracking.history import History, history
 from codegrep.tracking.parameters import masked_text
 from codegrep.tracking.rows import EvaluationRow
 from codegrep.tracking.run import Tracker
-from codegrep.tracking.terminal import evaluation_table, on_parts, resampled
+from codegrep.tracking.terminal import evaluation_table, resampled
 
 CURVES = (
     *("reward/", "advantage/", "policy/", "completions/", "rollout/", "group/", "optim/", "errors/", "seconds/"),
@@ -43,6 +44,7 @@ def run(
     config: Config,
     prepared: Prepared,
     policies: Policies,
+    places: Places,
     evaluate: Artifact,
     artifact: Artifact,
     run_folder: Path,
@@ -54,6 +56,7 @@ def run(
     lines = evaluation_rows(table, config.evaluate.bootstrap)
     pairs = comparisons(table, config.evaluate.bootstrap)
     warned = cautions(lines, pairs)
+    summary = happened(table, lines)
     for line in lines:
         tracker.metrics(line.metrics(), step=0)
     filled = _filled(lines)
@@ -76,16 +79,22 @@ def run(
     for name in ("retrievers.json", "comparisons.json", "curves.json"):
         shutil.copyfile(artifact.folder / name, folder / name)
     write_json(folder / "per_issue.json", table)
-    (folder / "results.md").write_text(_markdown(config, prepared, lines, pairs, warned), encoding="utf-8")
+    (folder / "results.md").write_text(_markdown(config, prepared, lines, pairs, warned, summary), encoding="utf-8")
     tracker.artifact(folder / "results.md", "evaluation")
-    log_policy(config, prepared, policies, run_folder, tracker, progress, lines)
+    figures = key_figures(lines, past[-1] if past else {})
+    tracker.tags({"mlflow.note.content": f"{summary}\n\n{figures}", "codegrep.reward": config.reward.name})
+    has_policy = log_policy(config, prepared, policies, run_folder, tracker, progress, lines)
     progress.show(evaluation_table(lines, title="Held-out issues", width=progress.width))
     if pairs:
         progress.show(_pairs_table(pairs, progress.width))
-    for sentence in warned:
-        progress.say(sentence)
+    for sentence in (*column_notes(lines), *warned):
+        progress.say(sentence, style="dim")
+    progress.say(summary)
     progress.say(f"Report: {folder}")
+    progress.say(f"Rollouts: {places.artifacts}/train-*/rollouts and measured-*/rollouts")
     progress.say(f"MLflow: run {tracker.run_id} in experiment '{config.tracking.experiment}'")
+    for command, what in next_commands(run_folder.name, config.outputs, has_policy=has_policy):
+        progress.say(f"  {command}   {what}")
     return {"retrievers": len(lines), "pairs": len(pairs)}
 
 
@@ -178,6 +187,7 @@ def _markdown(
     lines: Sequence[EvaluationRow],
     pairs: Sequence[Pair],
     warned: Sequence[str],
+    summary: str,
 ) -> str:
     return pages.render(
         "run_report.md",
@@ -189,17 +199,19 @@ def _markdown(
         model=config.model.path,
         retrievers=_retrievers_table(lines),
         differences=_differences_table(pairs),
-        notes=[f"Intervals and p-values: resampling {resampled(lines)}.", *_column_notes(lines), *warned],
+        happened=summary,
+        notes=[f"Intervals and p-values: resampling {resampled(lines)}.", *column_notes(lines), *warned],
     )
 
 
 def _differences_table(pairs: Sequence[Pair]) -> pages.Table:
     header = ("a − b", "on", "difference [95 %]", "p (Holm)", "better/equal/worse")
     counts = [f"{p.comparison.better}/{p.comparison.equal}/{p.comparison.worse}" for p in pairs]
-    rows = [
-        (f"{p.a} − {p.b}", p.on, _interval(p), f"{p.p_holm:.3f}", count) for p, count in zip(pairs, counts, strict=True)
-    ]
-    return pages.Table(header, rows, left=2)
+    rows: dict[tuple[str, ...], list[str]] = {}  # one row for what is the same on both
+    for p, count in zip(pairs, counts, strict=True):
+        rows.setdefault((f"{p.a} − {p.b}", _interval(p), f"{p.p_holm:.3f}", count), []).append(p.on)
+    cells = tuple((name, ", ".join(on), *numbers) for (name, *numbers), on in rows.items())
+    return pages.Table(header, cells, left=2)
 
 
 def _retrievers_table(lines: Sequence[EvaluationRow]) -> pages.Table:
@@ -223,22 +235,6 @@ def _retrievers_table(lines: Sequence[EvaluationRow]) -> pages.Table:
     }
     filled = {name: cells for name, cells in columns.items() if any(cell != "–" for cell in cells)}
     return pages.Table(tuple(filled), tuple(zip(*filled.values(), strict=True)))
-
-
-def _column_notes(lines: Sequence[EvaluationRow]) -> list[str]:
-    """What the columns mean that not every report has, and how many issues they are means of."""
-    meanings = {
-        "s/issue": "wall time of the blocks that issues were answered in, by issues: throughput, not one issue's time",
-        "s alone": "generation and tools of an issue that was answered with nothing beside it (BM25: the query)",
-        "mined": "F0.5 against the mined target sets",
-        "lines": "F0.5 of line ranges",
-        "class": "F1 of classes",
-        "function": "F1 of functions",
-    }
-    fields = ("seconds_per_issue", "latency_seconds", "f05_mined", "line_f05", "class_f1", "function_f1")
-    there = [n for n, f in zip(meanings, fields, strict=True) if any(getattr(r, f) is not None for r in lines)]
-    counts = on_parts(lines, there)
-    return [f"{name}: {meanings[name]}{f'; {counts[name]}' if name in counts else ''}." for name in there]
 
 
 def _with_interval(mean: float | None, low: float | None, high: float | None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from hydra import compose, initialize_config_dir
+from peft import PeftModel
 
 from codegrep.compose import CONF, load
 from codegrep.config import Config, LoraSettings
@@ -16,16 +19,19 @@ from codegrep.engines.models import PolicyFiles, load_model, provide
 from codegrep.errors import ConfigError, ModelError
 from codegrep.issues import Issue
 from codegrep.pipeline import evaluate_command
+from codegrep.pipeline.policies import pyfunc
 from codegrep.pipeline.policies.engines import InProcessHandle
 from codegrep.pipeline.policies.fetch import fetch_package, policy_of
 from codegrep.pipeline.workers import AgentSettings, AgentWorker
 from codegrep.sandbox import Sandbox
 from codegrep.tracking import store
+from codegrep.tracking.model_card import ModelCard, markdown
 from codegrep.tracking.policy_package import BaseReference, model_checksum, write_package
 from codegrep.tracking.run import Tracker
 from codegrep.training.lora import attach_lora, merge_adapter
 from tests.sandbox.trees import Made, make_repository
 
+CARD = markdown(ModelCard("v3-seed0", "nano", {}, {}, [], "codegrep", base_path="provided:nano", warm_started=True))
 LORA = LoraSettings(r=4, alpha=8, dropout=0.0)
 OVERRIDES = (
     "model=nano",
@@ -68,9 +74,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
     merge_adapter(str(base), warm, merged, "float32")
     adapter = random_adapter(merged, outputs / "grpo", 2)
     config = composed(f"outputs={outputs}")
-    reference = BaseReference("provided:nano", None, "float32", config.model.context, model_checksum(base))
+    reference = BaseReference("provided:nano", None, "float32", config.model.context, model_checksum(base), "nano")
     package = write_package(
-        outputs / "runs" / "r" / "model", reference, warm_start=warm, adapter=adapter, config=asdict(config), card="# c"
+        outputs / "runs" / "r" / "model",
+        reference,
+        warm_start=warm,
+        adapter=adapter,
+        config=asdict(config),
+        card=CARD,
     )
     uri = store.sqlite_uri(outputs)
     tracker = Tracker.start(uri, "codegrep", "v3-seed0", {}, outputs / "runs" / "r" / "mlflow_run_id")
@@ -133,8 +144,32 @@ def test_mlflow_itself_loads_it(trained: Any, made: Made, tmp_path: Path) -> Non
     )
     answers = model.predict(rows)
     assert len(answers) == 1 and isinstance(answers[0], list)
+    assert model.predict(rows.assign(base_commit="HEAD")) == answers
+    with pytest.raises(Exception, match="no branch or tag 'nowhere'"):
+        model.predict(rows.assign(base_commit="nowhere"))
     with pytest.raises(Exception, match="base_commit"):  # the signature is enforced
         model.predict(rows.drop(columns="base_commit"))
+
+
+def test_the_lines_of_the_card_load_the_policy(trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, uri, run_id, files, _ = trained
+    package = fetch_package(uri, f"runs:/{run_id}", tmp_path / "artifacts")
+    card = (package.folder / "README.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", card, re.DOTALL)
+    monkeypatch.chdir(package.folder)
+    names: dict[str, Any] = {}
+    exec(compile(code, "README.md", "exec"), names)
+    expected = PeftModel.from_pretrained(load_model(files.model, "float32"), str(files.adapter))
+    ids = torch.tensor([names["tokenizer"]("average_invoice fails").input_ids])
+    with torch.no_grad():
+        assert torch.equal(names["model"](ids).logits, expected(ids).logits)
+    settings = json.loads((package.folder / "adapter" / "adapter_config.json").read_text(encoding="utf-8"))
+    assert settings["base_model_name_or_path"] == "nano" and str(tmp_path.parent) not in json.dumps(settings)
+
+
+def test_answered_paths_that_the_commit_does_not_have_are_left_out(made: Made) -> None:
+    answered = ["shop/invoice.py", "shop/invoices.py", "shop/parser.py\nshop/invoice.py", "shop/parser.py"]
+    assert pyfunc._existing(made.local, made.commits[0], answered) == ["shop/invoice.py", "shop/parser.py"]
 
 
 def test_another_base_is_refused(trained: Any, tmp_path: Path) -> None:
@@ -166,6 +201,15 @@ def test_the_command_takes_agent_tools_and_data_from_the_training(
     )
     assert other.tools.observation == "results" and config.tools.observation == "table"
     assert other.evaluate.baselines == ["bm25"]
+
+
+def test_a_run_is_named_as_for_register_and_compare(trained: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    outputs, _, run_id, _, _ = trained
+    by_id = evaluated(monkeypatch, f"model={run_id}", f"outputs={outputs}").evaluate.loaded
+    assert by_id == evaluated(monkeypatch, "model=r", f"outputs={outputs}").evaluate.loaded  # its folder
+    assert by_id == evaluated(monkeypatch, f"model={run_id[:8]}", f"outputs={outputs}").evaluate.loaded
+    with pytest.raises(ConfigError, match="no run called 'q'"):
+        evaluated(monkeypatch, "model=q", f"outputs={outputs}")
 
 
 def test_the_command_without_a_model_says_what_to_give() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import cast
 
@@ -11,6 +12,7 @@ from rich.console import Console
 
 from codegrep.metrics.bootstrap import Comparison, Interval
 from codegrep.pipeline.results import FIRST_FILE, WHOLE, Pair
+from codegrep.pipeline.run_summary import column_notes
 from codegrep.pipeline.stages import report
 from codegrep.runtime.progress import Progress
 from codegrep.tracking import curves
@@ -62,6 +64,13 @@ def test_a_report_has_the_columns_that_there_is_something_in() -> None:
     assert table.rows[1][-4:] == ("–", "1.50", "0.400 [0.300, 0.500]", "0.200")
     assert table.rows[0][-4:] == ("0.10", "–", "–", "–")
     assert [row["f05_mined"] for row in report._filled([plain, rich])] == [None, 0.4]
-    notes = report._column_notes([plain, rich])
+    notes = column_notes([plain, rich])
     assert any("throughput" in note for note in notes) and any("30 issues" in note for note in notes)
     assert any(note.startswith("s alone: ") and "8 issues" in note for note in notes)
+
+
+def test_a_pair_that_is_the_same_at_equal_length_has_one_row() -> None:
+    same = [_pair("trained", "first_row"), _pair("trained", "first_row", on=FIRST_FILE)]
+    other = Pair("trained", "first_row", FIRST_FILE, 2, replace(same[0].comparison, worse=2, equal=0), 1.0)
+    assert [row[1] for row in report._differences_table(same).rows] == ["whole list, first file"]
+    assert [row[1] for row in report._differences_table([same[0], other]).rows] == ["whole list", "first file"]
