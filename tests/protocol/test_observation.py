@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegrep.config import AgentConfig, ToolsConfig
+from codegrep.config import AgentConfig, SearchToolConfig, ToolsConfig
 from codegrep.protocol.calls import FileMatches, MalformedCall, ToolCall, ToolResult, ToolStatus
 from codegrep.protocol.observation import render
 from codegrep.protocol.prompt import PromptStyle, system_prompt, user_prompt
@@ -25,6 +25,7 @@ TOOLS = ToolsConfig(
     grep_timeout=10,
     glob_timeout=10,
     read_timeout=5,
+    search=SearchToolConfig("hybrid", results=10, max_results=50, timeout=30.0),
     concurrency=64,
     observation="results",
     table_rows=3,
