@@ -81,6 +81,19 @@ def test_first_turn_globs_paths_and_greps_names() -> None:
     assert len(ScriptedSearch(CONFIG, 2, TOOLS.names).calls(ISSUE, [])) == 2
 
 
+def test_it_searches_for_the_title_where_it_has_the_tool() -> None:
+    title = ToolCall("search", {"query": "Wrong totals"})
+    both = ScriptedSearch(CONFIG, 8, ["search", "grep", "glob", "read"])
+    assert both.calls(ISSUE, []) == [title, *ScriptedSearch(CONFIG, 8, TOOLS.names).calls(ISSUE, [])]
+    alone = ScriptedSearch(CONFIG, 8, ["search"], always_reads=True)
+    assert alone.calls(ISSUE, []) == [title] == both.calls(ISSUE, [])[:1]
+    assert alone.calls(ISSUE, [FOUND]) == []  # it cannot read
+    (again,) = alone.calls(ISSUE, [NOTHING])
+    assert again.name == "search" and "compute_total" in again.arguments["query"]
+    assert alone.calls(ISSUE, [NOTHING, NOTHING]) == []
+    assert "search" not in {call.name for call in both.calls(replace(ISSUE, problem_statement=" \n"), [])}
+
+
 def test_it_reads_when_the_ranking_is_close_and_then_stops() -> None:
     search = ScriptedSearch(CONFIG, 8, TOOLS.names)
     reads = search.calls(ISSUE, [FOUND])
