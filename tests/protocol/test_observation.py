@@ -160,14 +160,14 @@ def search(number: int, *paths: str) -> ToolResult:
 
 def test_a_search_counts_by_the_rank_of_its_files() -> None:
     assert [f.path for f in rank_files([search(1, "c.py", "b.py", "a.py")])] == ["c.py", "b.py", "a.py"]
-    rare = grep(2, "x", FileMatches("b.py", 1, 3, "x"))
+    rare = grep(2, "x", FileMatches("b.py", 3, 3, "x"))
     assert [f.path for f in rank_files([search(1, "c.py", "b.py", "a.py"), rare])] == ["b.py", "c.py", "a.py"]
 
 
 def test_the_table_has_greps_and_searches_and_shows_what_its_rows_name() -> None:
-    turn = [search(1, "c.py", "b.py", "a.py", "d.py"), grep(2, "x", FileMatches("b.py", 1, 3, "x = 1"))]
+    turn = [search(1, "c.py", "b.py", "a.py", "d.py"), grep(2, "x", FileMatches("b.py", 3, 3, "x = 1"))]
     observation = render(turn, TABLE)
-    assert observation.text.split("\n")[0] == "b.py:3 1:2 2:1 x = 1"
+    assert observation.text.split("\n")[0] == "b.py:3 1:2 2:3 x = 1"
     assert observation.text.split("\n")[1:] == ["c.py:5 1:2 def c()", "a.py:5 1:2 def a()", "(1 more files)"]
     assert [file.path for file in observation.calls[0]] == ["b.py", "c.py", "a.py"]
     assert [file.path for file in observation.calls[1]] == ["b.py"]
