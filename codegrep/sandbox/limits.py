@@ -27,7 +27,7 @@ def paper_tools(**changed: Any) -> ToolsConfig:
             grep_timeout=10.0,
             glob_timeout=10.0,
             read_timeout=5.0,
-            search=SearchToolConfig(index="hybrid", results=10, max_results=50, timeout=30.0),
+            search=SearchToolConfig(index="hybrid", results=10, max_results=50, timeout=120.0),
             concurrency=64,
             observation="results",
             table_rows=10,

@@ -19,7 +19,7 @@ from codegrep.sandbox.tools.pathglob import is_seen
 from codegrep.sandbox.tree_state import tree_state
 from codegrep.sandbox.worktree_metadata import registration_of
 
-# Of all indexes that are kept, about 3 KB each.
+# Of all indexes that are kept, about 5 KB each.
 _MOST_UNITS = 200_000
 # One thread builds, the others look whether a tree is as it was.
 _THREADS = 8
