@@ -13,9 +13,9 @@ class SearchToolConfig:
 
     # Only an Index can stand behind a tool: what looks at gold (oracle), or asks nothing (predictions), is a row of the
     # evaluation.
-    index: Literal["hybrid", "bm25", "static", "reciprocal"] = setting(
+    index: Literal["hybrid", "bm25", "static", "reciprocal", "colgrep"] = setting(
         "hybrid: learned fusion of words, vectors and what the query spells out; bm25: words; static: word vectors; "
-        "reciprocal: ranks of bm25 and static"
+        "reciprocal: ranks of bm25 and static; colgrep: that program, where it is installed"
     )
     results: int = setting("results where the call names no number", ge=1)
     max_results: int = setting("results that a call may ask for", ge=1)
@@ -28,6 +28,7 @@ class ToolsConfig:
 
     names: list[str] = setting(
         "tools offered to the model (grep, glob, read, search); a dotted class name is possible",
+        min_length=1,
         paper="grep, glob, read",
     )
     max_calls: int = setting("calls of one turn that are executed", ge=1, paper="8")

@@ -11,6 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from codegrep.index.colgrep import ColgrepIndex
 from codegrep.index.search import INDEXES, Index, TreeSearch
 from codegrep.index.static import load_static
 from codegrep.index.tree import SourceFile, TreeIndexer, is_indexed, source_file, walk
@@ -30,7 +31,11 @@ class _Kept:
     """An index and the state of its tree (`TreeState.digest`) before it was built."""
 
     state: str
-    index: TreeSearch
+    index: Index
+
+    @property
+    def units(self) -> int:
+        return len(self.index.tree) if isinstance(self.index, TreeSearch) else 0
 
 
 class TreeIndexes:
@@ -40,7 +45,7 @@ class TreeIndexes:
 
     Args:
         folder: of the index files; several processes may share it. None: a temporary one.
-        kind: a name of codegrep.index.search.INDEXES.
+        kind: a name of codegrep.index.search.INDEXES, or "colgrep".
         with_tests: index test files too.
         ripgrep: the program, for patterns.
     """
@@ -76,18 +81,20 @@ class TreeIndexes:
                     kept = _Kept(state, self._build(root))
             with self._guard:
                 self._kept[root] = kept
-                while len(self._kept) > 1 and sum(len(one.index.tree) for one in self._kept.values()) > _MOST_UNITS:
+                while len(self._kept) > 1 and sum(one.units for one in self._kept.values()) > _MOST_UNITS:
                     self._kept.popitem(last=False)
             return kept.index
         finally:
             with self._guard:
                 del self._pending[root]
 
-    def _build(self, root: Path) -> TreeSearch:
-        if self._indexer is None:
-            self._indexer = TreeIndexer(self._folder, load_static())
-        tree = self._indexer.index(_repository(root), self._files(root))
-        index = INDEXES[self._kind](tree, root, self._ripgrep)
+    def _build(self, root: Path) -> Index:
+        if self._kind == "colgrep":
+            index: Index = ColgrepIndex(root, self._folder / "colgrep", with_tests=self._with_tests)
+        else:
+            self._indexer = self._indexer or TreeIndexer(self._folder, load_static())
+            tree = self._indexer.index(_repository(root), self._files(root))
+            index = INDEXES[self._kind](tree, root, self._ripgrep)
         index.search("first", 1)  # makes what is made when it is first needed
         return index
 

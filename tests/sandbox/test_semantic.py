@@ -27,6 +27,7 @@ from codegrep.protocol.shown import ShownFile, shown_files
 from codegrep.sandbox import Sandbox, Toolbox
 from codegrep.sandbox.tools import SearchPrograms
 from codegrep.sandbox.tree_indexes import TreeIndexes
+from tests.index.test_colgrep import install, unit
 from tests.sandbox.trees import Made, Tree, make_repository, tool_limits
 
 NAMES = ["search", "grep", "read"]
@@ -248,10 +249,25 @@ def test_any_index_can_stand_behind_it(kind: str, tree: Tree) -> None:
 
 
 def test_only_an_index_can_stand_behind_it() -> None:
-    assert set(get_args(get_type_hints(SearchToolConfig)["index"])) == set(INDEXES)
+    assert set(get_args(get_type_hints(SearchToolConfig)["index"])) == {*INDEXES, "colgrep"}
     for kind in ("oracle", "predictions", "agent"):
         with pytest.raises(ValidationError):
             search_settings(index=kind)
+
+
+def test_colgrep_can_stand_behind_it(tree: Tree, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = os.environ["PATH"]
+    calls = install(tmp_path / "bin", monkeypatch, [unit(tree.root / "src/app.py", line=9, end_line=10)])
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}{os.pathsep}{path}")
+    toolbox = Toolbox(
+        tool_limits(names=NAMES, search=search_settings(index="colgrep")), index_folder=tmp_path / "index"
+    )
+    assert on(tree.root, toolbox, query="run the app").text == "src/app.py:9-10: def run(self) in App"
+    assert str(tmp_path / "index" / "colgrep") in calls.read_text()
+    monkeypatch.setenv("PATH", path)
+    other = Toolbox(toolbox.limits, index_folder=tmp_path / "index")
+    missing = on(tree.root, other, query="run")
+    assert missing.status is ToolStatus.INFRASTRUCTURE and "colgrep is not installed" in missing.text
 
 
 def test_the_model_is_told_what_is_accepted() -> None:
