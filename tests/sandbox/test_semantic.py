@@ -194,6 +194,8 @@ def test_each_cap_holds_and_says_so(tmp_path: Path) -> None:
     assert all(len(row.partition(": ")[2]) <= 60 for row in rows)
     assert len(result.files) == 20
     assert "at most 25" in str(Toolbox(limits).schemas()[0])
+    fewer = tool_limits(names=NAMES, search=search_settings(results=20, max_results=4))
+    assert len(on(root, Toolbox(fewer), query="needle").files) == 4
 
 
 def test_a_pattern_that_matches_every_line_is_bounded(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:

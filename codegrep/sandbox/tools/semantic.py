@@ -52,13 +52,14 @@ class Search:
         )
         self._threads = ThreadPoolExecutor(max(1, limits.concurrency), thread_name_prefix="query")
         most = limits.search.max_results
+        few = min(limits.search.results, most)
         self.parameters: Mapping[str, Any] = {
             "type": "object",
             "properties": {
                 "query": {"type": "string", "description": "what the code is about, in words or names"},
                 "k": {
                     "type": "integer",
-                    "description": f"results, default: {limits.search.results}, at most {most}",
+                    "description": f"results, default: {few}, at most {most}",
                 },
                 "path": {"type": "string", "description": "folder, file or glob, default: the whole repository"},
                 "pattern": {"type": "string", "description": "regular expression that a result must match"},
@@ -66,7 +67,7 @@ class Search:
             "required": ["query"],
             "additionalProperties": False,
         }
-        self._defaults: dict[str, Argument] = {"k": limits.search.results, "path": ".", "pattern": ""}
+        self._defaults: dict[str, Argument] = {"k": few, "path": ".", "pattern": ""}
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Argument]:
         """See Tool.check."""
