@@ -11,8 +11,7 @@ from codegrep.config.setting import group, setting
 class SearchToolConfig:
     """tools.search: the tool `search`, which ranks units of code by an index instead of matching a pattern."""
 
-    # Only an Index can stand behind a tool: what looks at gold (oracle), or asks nothing (predictions), is a row of the
-    # evaluation.
+    # Only an Index can stand behind a tool: what looks at gold (oracle) or answers no query is a row of the evaluation.
     index: Literal["hybrid", "bm25", "static", "reciprocal", "colgrep"] = setting(
         "hybrid: learned fusion of words, vectors and what the query spells out; bm25: words; static: word vectors; "
         "reciprocal: ranks of bm25 and static; colgrep: that program, where it is installed"
