@@ -20,7 +20,7 @@ from codegrep.config.reward import FunctionConfig
 from codegrep.config.sandbox import SandboxConfig
 from codegrep.config.scale import ScaleConfig
 from codegrep.config.sweep import SearchConfig
-from codegrep.config.tools import ToolsConfig
+from codegrep.config.tools import SearchToolConfig, ToolsConfig
 from codegrep.config.tracking import TrackingConfig
 from codegrep.config.train import (
     CheckpointSelectionConfig,
@@ -60,6 +60,7 @@ __all__ = [
     "SandboxConfig",
     "ScaleConfig",
     "SearchConfig",
+    "SearchToolConfig",
     "SourceConfig",
     "SplitConfig",
     "SubmitConfig",

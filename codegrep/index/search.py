@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,9 +21,14 @@ from codegrep.index.tree import IndexedUnit, TreeIndex
 
 _RECIPROCAL_K = 20
 _PATTERN_SECONDS = 10.0
+_PATTERN_BYTES = 64 << 20  # of what ripgrep prints
 # A further unit of a file ranks behind the first unit of files whose odds are less than e times lower.
 _FURTHER_UNIT = 1.0
 Scores = NDArray[np.float64]
+
+
+class PatternError(ValueError):
+    """A pattern is no regular expression, or matches too much."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +52,7 @@ class Index(Protocol):
             pattern: only units that hold a match of this regular expression (ripgrep's).
 
         Raises:
-            ValueError: the pattern is not one.
+            PatternError: the pattern is not one, or matches too many lines.
             InfrastructureError: ripgrep cannot be run.
         """
         ...
@@ -73,9 +79,11 @@ class TreeSearch(ABC):
     def search(self, query: str, k: int, path: str | None = None, pattern: str | None = None) -> list[Hit]:
         """See `Index.search`."""
         allowed = self.tree.chosen(path)
-        scores = np.where(allowed[self.tree.file_of], self.scores(query, allowed), -np.inf)
+        found = allowed[self.tree.file_of]
         if pattern:
-            scores = np.where(self._matching(pattern, allowed), scores, -np.inf)
+            found = self._matching(pattern, allowed)
+            allowed = np.bincount(self.tree.file_of[found], minlength=len(allowed)) > 0
+        scores = np.where(found, self.scores(query, allowed), -np.inf)
         best = np.argsort(-scores, kind="stable")[:k]
         return [Hit(self.tree.unit(int(n)), float(scores[n])) for n in best if scores[n] > -np.inf]
 
@@ -177,18 +185,32 @@ INDEXES: Mapping[str, type[TreeSearch]] = {
 
 def _matching_lines(ripgrep: str, pattern: str, root: Path) -> dict[str, NDArray[np.int64]]:
     """Numbers of the matching lines by path."""
-    command = [ripgrep, "--no-config", "--no-heading", "--line-number", "--null", "--hidden", "--no-ignore"]
-    command += ["--only-matching", "--replace=", "--regexp", pattern, "--", "."]
+    command = [ripgrep, "--no-config", "--no-messages", "--no-heading", "--line-number", "--null", "--hidden"]
+    # A column of a line is enough: ripgrep prints a note in place of longer ones.
+    command += ["--no-ignore", "--max-columns=1", "--regex-size-limit=20M", f"--regexp={pattern}", "--", "."]
     try:
-        done = subprocess.run(
-            command, cwd=root, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PATTERN_SECONDS, check=False
+        process = subprocess.Popen(
+            command, cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise InfrastructureError(f"ripgrep did not answer for a pattern: {error}") from error
-    if done.returncode == 2 and not done.stdout:
-        raise ValueError(" ".join(done.stderr.decode("utf-8", "replace").split())[:200])
+    except OSError as error:
+        raise InfrastructureError(f"ripgrep cannot be run: {error}") from error
+    timer = threading.Timer(_PATTERN_SECONDS, process.kill)
+    timer.start()
+    with process:
+        assert process.stdout is not None and process.stderr is not None
+        output = process.stdout.read(_PATTERN_BYTES + 1)
+        if len(output) > _PATTERN_BYTES:
+            process.kill()
+        problem = process.stderr.read()
+    timer.cancel()
+    if len(output) > _PATTERN_BYTES:
+        raise PatternError("it matches too many lines")
+    if process.returncode < 0:
+        raise InfrastructureError("ripgrep did not answer for a pattern")
+    if process.returncode == 2 and problem:
+        raise PatternError(" ".join(problem.decode("utf-8", "replace").split())[:200])
     lines: dict[str, list[int]] = {}
-    for row in done.stdout.decode("utf-8", "surrogateescape").split("\n"):
+    for row in output.decode("utf-8", "surrogateescape").split("\n"):
         path, separator, rest = row.partition("\0")
         number = rest.partition(":")[0]
         if separator and number.isdigit():

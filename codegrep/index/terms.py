@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 import zlib
 from array import array
 from collections.abc import Iterable, Sequence
@@ -58,24 +59,26 @@ class Counts:
 
 
 def count_terms(texts: Iterable[str]) -> Counts:
-    """Count the words of each text."""
+    """Count the words of each text. Safe to use from several threads."""
     global _known
     if len(_known) > _MAX_KNOWN:
         _known = _Identifiers()
+    known = _known
     numbers = array("I")
     lengths = array("q")
     for text in texts:
         before = len(numbers)
-        numbers.extend(map(_known.__getitem__, _IDENTIFIER.findall(text)))
+        numbers.extend(map(known.__getitem__, _IDENTIFIER.findall(text)))
         lengths.append(len(numbers) - before)
     identifiers = np.array(numbers, np.int64)
-    first = np.array(_known.starts, np.int64)
+    with known.growing:
+        first, known_words = np.array(known.starts, np.int64), np.array(known.words, np.uint64)
     sizes = np.diff(first)[identifiers]
     # Every identifier is replaced by its words: positions in the words of all identifiers.
     ends = np.cumsum(sizes)
     positions = np.arange(ends[-1] if len(ends) else 0) - np.repeat(ends - sizes - first[identifiers], sizes)
     rows = np.repeat(np.repeat(np.arange(len(lengths)), lengths), sizes)
-    keys = (rows.astype(np.uint64) << np.uint64(32)) | np.array(_known.words, np.uint64)[positions]
+    keys = (rows.astype(np.uint64) << np.uint64(32)) | known_words[positions]
     distinct, counts = np.unique(keys, return_counts=True)
     starts = np.searchsorted(distinct, np.arange(len(lengths) + 1, dtype=np.uint64) << np.uint64(32))
     terms = (distinct & np.uint64(0xFFFFFFFF)).astype(np.uint32)
@@ -100,12 +103,16 @@ class _Identifiers(dict[str, int]):
         super().__init__()
         self.words = array("I")
         self.starts = array("q", [0])
+        self.growing = threading.Lock()
 
     def __missing__(self, identifier: str) -> int:
-        number = self[identifier] = len(self)
-        self.words.extend(map(term_id, split_identifier(identifier)))
-        self.starts.append(len(self.words))
-        return number
+        words = [term_id(word) for word in split_identifier(identifier)]
+        with self.growing:
+            if (number := self.get(identifier)) is None:
+                self.words.extend(words)
+                self.starts.append(len(self.words))
+                number = self[identifier] = len(self)
+            return number
 
 
 _known = _Identifiers()

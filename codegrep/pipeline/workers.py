@@ -60,7 +60,8 @@ class TeacherWorker:
         return self._loop.run_until_complete(answer_all())
 
     async def _one(self, issue: Issue) -> dict[str, Any]:
-        teacher = Teacher(self._teacher, self._settings.tools.max_calls, self._settings.agent.prompt)
+        tools = self._settings.tools
+        teacher = Teacher(self._teacher, tools.max_calls, tools.names, self._settings.agent.prompt)
         rollout = await self._rollouts.run_policy(issue, ScriptedPolicy(self._chat, teacher.write))
         return {
             "rollout": to_row(rollout),

@@ -1,8 +1,8 @@
 """Results of a turn's calls -> the text that the model reads next.
 
 Two styles (conf/tools, `observation`): "results" gives each result in a numbered `<tool_response>` block, as the
-paper's agents see them; "table" lists errors, refusals, reads and globs by number and merges the greps of the turn
-into one short table of files, for models that pay for every token. Every cut is stated in words.
+paper's agents see them; "table" lists errors, refusals, reads and globs by number and merges the greps and
+searches of the turn into one short table of files, for models that pay for every token. Every cut is stated in words.
 
 The text comes as segments, so that the chat format can encode our markers as the model's own tokens and everything
 that stems from a repository or from the model as plain characters (codegrep.protocol.chat).
@@ -20,7 +20,7 @@ from codegrep.protocol.ranking import RankedFile, rank_files
 from codegrep.protocol.shown import ShownFile, merged, shown_files
 from codegrep.text import around
 
-TABLE_TOOLS = frozenset({"grep", "semantic"})
+TABLE_TOOLS = frozenset({"grep", "search"})
 ROW_TEXT_CHARS = 60
 _CLOSING = "\n</tool_response>"
 

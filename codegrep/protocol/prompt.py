@@ -15,7 +15,7 @@ from codegrep.config import AgentConfig, ToolsConfig
 from codegrep.protocol.schemas import ToolSchema
 
 PromptStyle = Literal["short", "detailed", "native"]
-CALL_FORM = '<tool_call>\n{"name": "grep", "arguments": {"pattern": "regex"}}\n</tool_call>'
+_EXAMPLES = {"grep": "regex", "search": "words"}
 ANSWER_NOW = "No calls are left. Answer now."
 ANSWER_REFUSAL = "refused: no calls in the answer turn"
 AFTER_ANSWER_REFUSAL = "not run: the answer ended the search"
@@ -51,6 +51,13 @@ def user_prompt(repo: str, statement: str, max_issue_chars: int) -> str:
     return f"Repository: {repo}\nIssue: {text}"
 
 
+def call_form(schemas: Sequence[ToolSchema]) -> str:
+    """A call of the first tool, as an example."""
+    first = schemas[0]
+    arguments = {name: _EXAMPLES.get(first.name, "...") for name in first.required}
+    return f"<tool_call>\n{json.dumps({'name': first.name, 'arguments': arguments})}\n</tool_call>"
+
+
 def _left_out(count: int) -> str:
     return f"\n[{count} more characters left out]"
 
@@ -61,7 +68,7 @@ def _short(agent: AgentConfig, tools: ToolsConfig, schemas: Sequence[ToolSchema]
     return (
         f"Find the files to change for the issue{limit}. "
         f"{agent.exploration_turns} turns, up to {tools.max_calls} calls each:\n"
-        f"{CALL_FORM}\n"
+        f"{call_form(schemas)}\n"
         f"Tools: {signatures}\n"
         'Then answer: <answer>{"files": ["path"]}</answer>'
     )
@@ -86,6 +93,6 @@ def _detailed(agent: AgentConfig, tools: ToolsConfig, schemas: Sequence[ToolSche
     ]
     if with_schemas:
         listed = "\n".join(json.dumps(schema.function) for schema in schemas)
-        form = f"Write each call as one JSON object in its own block:\n{CALL_FORM}"
+        form = f"Write each call as one JSON object in its own block:\n{call_form(schemas)}"
         parts.insert(2, f"The tools, as JSON schemas:\n<tools>\n{listed}\n</tools>\n{form}")
     return "\n\n".join(parts)

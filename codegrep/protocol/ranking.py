@@ -1,6 +1,8 @@
 """Rank the files that several searches found. Used for the merged table of a turn and by the baseline without a model.
 
-score(file) = sum over the calls c that matched it of  idf(c) * (1 + ln count) * boost, where
+score(file) = sum over the calls c that matched it of  idf(c) * (1 + ln count) * boost  for greps and globs, and of
+SEARCH_WEIGHT * ln(F + 1) / rank  for `search`, whose results are ranked already; rank counts its files from 1, and the
+weight was chosen on issues made of installed packages (data=demo). Here
 
 - idf(c) = ln((F + 1) / df_c): df_c is the number of files that call matched, F the number of files that any call of
   the list matched, so a search that hits everything says little (the idea of inverse document frequency; the number
@@ -22,6 +24,7 @@ from dataclasses import dataclass
 from codegrep.protocol.calls import FileMatches, ToolCall, ToolResult
 
 DEFINITION_BOOST = 2.0
+SEARCH_WEIGHT = 4.0
 NO_SEARCH = frozenset({"read"})
 _DEFINITION = re.compile(
     r"^(?:export\s+|default\s+|public\s+|private\s+|protected\s+|static\s+|abstract\s+|pub\s+|async\s+)*"
@@ -60,8 +63,11 @@ def rank_files(results: Sequence[ToolResult]) -> list[RankedFile]:
     shares: dict[str, list[tuple[float, int, FileMatches]]] = {}
     for result in results:
         found = min(result.matched_files, total)
-        for match in result.files:
+        ranked = getattr(result.call, "name", "") == "search"
+        for rank, match in enumerate(result.files, 1):
             weight = math.log((total + 1) / found) * (1 + math.log(max(match.count, 1))) * _boost(result, match)
+            if ranked:
+                weight = SEARCH_WEIGHT * math.log(total + 1) / rank
             shares.setdefault(match.path, []).append((weight, result.number, match))
     ranked = []
     for path, parts in shares.items():

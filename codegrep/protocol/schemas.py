@@ -79,6 +79,17 @@ SCHEMAS: Mapping[str, ToolSchema] = {
             ("pattern",),
         ),
         ToolSchema(
+            "search",
+            "Find code by what it is about; returns path:first-last line: head of functions, best first.",
+            {
+                "query": {"type": "string", "description": "what the code is about, in words or names"},
+                "k": {"type": "integer", "description": "number of results"},
+                "path": {"type": "string", "description": "folder, file or glob, default the whole repository"},
+                "pattern": {"type": "string", "description": "regular expression that a result must match"},
+            },
+            ("query",),
+        ),
+        ToolSchema(
             "glob",
             "List the paths that match a glob pattern such as src/**/*.py.",
             {

@@ -2,8 +2,9 @@
 
 A result carries every file that matched, as data; its text shows the first lines of some, and the caps of the turn may
 cut more. A model knows what it was shown, so only that counts as found. A line shows a file when it begins with the
-file's path: `path:12:text` (grep), `path` (glob), `[path, lines 1-20 of 90]` (the header of a read). The number in
-`path:12`, and the numbers before the lines of a read, are lines of the file that are shown.
+file's path: `path:12:text` (grep), `path` (glob), `path:12-30: head` (search), `[path, lines 1-20 of 90]` (the
+header of a read). The number in `path:12`, the first one in `path:12-30` and the numbers before the lines of a read are
+lines of the file that are shown; the other lines of `12-30` are not.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 _READ_HEADER = re.compile(r"\[(.*?)(?:, lines? \d| is empty\])")
 _AFTER_PATH = re.compile(r"[: ]|$")
-_LINE_NUMBER = re.compile(r":(\d{1,9})(?=[: ])")
+_LINE_NUMBER = re.compile(r":(\d{1,9})(?:-\d{1,9})?(?=[: ])")
 _READ_LINE = re.compile(r"(\d{1,9})\t")
 
 

@@ -1,14 +1,14 @@
 """The scripted teacher: real tools and no model, to show a small model the protocol.
 
-It searches for terms of the issue text, reads the best candidates, and answers. Only the answer looks at gold, and it
-names only files and lines that stand in the observations and classes and functions that stand in the conversation. Its
-rollouts have source="scripted".
+It searches for the issue's title and greps for terms of its text, as far as it has the tools, reads the best
+candidates, and answers. Only the answer looks at gold, and it names only files and lines that stand in the observations
+and classes and functions that stand in the conversation. Its rollouts have source="scripted".
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from codegrep.config import TeacherConfig
 from codegrep.issues import Issue
@@ -19,10 +19,11 @@ from codegrep.protocol.ranking import RankedFile, rank_files
 from codegrep.protocol.shown import ShownFile, merged
 from codegrep.protocol.write import answer_text, calls_text
 from codegrep.rollout.policy import TurnState
-from codegrep.rollout.terms import Term, search_terms
+from codegrep.rollout.terms import Term, search_terms, title_of
 
 _SPECIAL = re.compile(r"([\\.^$*+?{}\[\]|()])")
 _NAME = re.compile(r"\w+")
+_QUERY_CHARS = 200  # of a search for terms
 
 
 class ScriptedSearch:
@@ -31,11 +32,15 @@ class ScriptedSearch:
     Args:
         config: how much it searches.
         max_calls: calls that a turn may make.
+        tools: those that it has.
         always_reads: read also where the first candidate stands out, as answers with line ranges need.
     """
 
-    def __init__(self, config: TeacherConfig, max_calls: int, always_reads: bool = False) -> None:
+    def __init__(
+        self, config: TeacherConfig, max_calls: int, tools: Collection[str], always_reads: bool = False
+    ) -> None:
         self._config = config
+        self._tools = tools
         self._max_calls = max_calls
         self._margin = 0.0 if always_reads else config.read_margin
 
@@ -48,13 +53,13 @@ class ScriptedSearch:
         """
         terms = search_terms(issue.problem_statement)
         if not observations:
-            return self._first(terms)
+            return self._first(issue, terms)
         shown = {file.path: file for file in shown_so_far(observations)}
         if not shown:
             return self._second(terms) if len(observations) == 1 else []
         ranked = [f for f in rank_files([r for turn in observations for r in turn.results]) if f.path in shown]
         if self._config.reads and _is_close(ranked, self._margin) and not _has_read(observations):
-            return [self._read(file, shown[file.path]) for file in ranked[: self._config.reads]]
+            return self._possible([self._read(file, shown[file.path]) for file in ranked[: self._config.reads]])
         return []
 
     def _read(self, file: RankedFile, shown: ShownFile) -> ToolCall:
@@ -63,16 +68,22 @@ class ScriptedSearch:
         start = max(1, line - 2)
         return ToolCall("read", {"path": file.path, "start": start, "end": start + self._config.read_lines - 1})
 
-    def _first(self, terms: Sequence[Term]) -> list[ToolCall]:
+    def _first(self, issue: Issue, terms: Sequence[Term]) -> list[ToolCall]:
         paths = [t for t in terms if t.kind == "path"][: self._config.globs]
         others = [t for t in terms if t.kind != "path"][: self._config.greps]
         calls = [ToolCall("glob", {"pattern": f"**/{t.text}"}) for t in paths] + [_grep(t) for t in others]
-        return calls[: self._max_calls]
+        title = title_of(issue.problem_statement)
+        return self._possible([ToolCall("search", {"query": title}), *calls] if title else calls)
 
     def _second(self, terms: Sequence[Term]) -> list[ToolCall]:
         """Return searches for the next terms, when the first ones found nothing."""
         rest = [t for t in terms if t.kind != "path"][self._config.greps :]
-        return [_grep(t) for t in rest[: self._config.greps]][: self._max_calls]
+        words = " ".join(term.text for term in terms)[:_QUERY_CHARS]
+        searches = [ToolCall("search", {"query": words})] if words else []
+        return self._possible([*searches, *(_grep(t) for t in rest[: self._config.greps])])
+
+    def _possible(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
+        return [call for call in calls if call.name in self._tools][: self._max_calls]
 
 
 class Teacher:
@@ -81,14 +92,15 @@ class Teacher:
     Args:
         config: how much it searches and answers.
         max_calls: calls that a turn may make.
+        tools: those that it has.
         prompt: form of the answer that the system prompt asks for (agent.prompt).
 
     Attributes:
         observations: of all turns, complete once the rollout is over.
     """
 
-    def __init__(self, config: TeacherConfig, max_calls: int, prompt: str = "short") -> None:
-        self._search = ScriptedSearch(config, max_calls, always_reads=prompt == "detailed")
+    def __init__(self, config: TeacherConfig, max_calls: int, tools: Collection[str], prompt: str = "short") -> None:
+        self._search = ScriptedSearch(config, max_calls, tools, always_reads=prompt == "detailed")
         self._most = config.max_answer_files
         self._prompt = prompt
         self.observations: tuple[Observation, ...] = ()

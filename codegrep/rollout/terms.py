@@ -69,7 +69,7 @@ def search_terms(statement: str) -> list[Term]:
     Args:
         statement: problem statement of any length; its first line is taken for the title.
     """
-    title = statement.strip().partition("\n")[0][:_TITLE_CHARS]
+    title = title_of(statement)
     weights: dict[tuple[str, str], float] = defaultdict(float)
     spelled: dict[tuple[str, str], str] = {}
 
@@ -133,6 +133,11 @@ def search_terms(statement: str) -> list[Term]:
         if low not in best or best[low].weight < weight:
             best[low] = term
     return sorted(best.values(), key=lambda t: (-t.weight, t.text))
+
+
+def title_of(statement: str) -> str:
+    """Return the first line of an issue."""
+    return statement.strip().partition("\n")[0][:_TITLE_CHARS]
 
 
 def _literal_part(message: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from codegrep.config import SandboxConfig, ToolsConfig
+from codegrep.config import SandboxConfig, SearchToolConfig, ToolsConfig
 
 
 def paper_tools(**changed: Any) -> ToolsConfig:
@@ -27,6 +27,7 @@ def paper_tools(**changed: Any) -> ToolsConfig:
             grep_timeout=10.0,
             glob_timeout=10.0,
             read_timeout=5.0,
+            search=SearchToolConfig(index="hybrid", results=10, max_results=50, timeout=120.0),
             concurrency=64,
             observation="results",
             table_rows=10,

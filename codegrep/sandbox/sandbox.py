@@ -75,7 +75,7 @@ class Sandbox:
         locations: Mapping[str, RepositoryLocation] | None = None,
         on_call: Callable[[CallMeasure], None] | None = None,
     ) -> Sandbox:
-        """A sandbox with its clones in `root`/bare and its trees in `root`/trees, repaired first.
+        """A sandbox with clones, trees and indexes in `root`/bare, /trees and /index; the trees are repaired first.
 
         Without limits those of the paper hold (see limits.py).
         """
@@ -90,7 +90,7 @@ class Sandbox:
             linger=_LINGER,
         )
         worktrees.repair()
-        return cls(worktrees, Toolbox(tools), on_call=on_call)
+        return cls(worktrees, Toolbox(tools, index_folder=root / "index"), on_call=on_call)
 
     async def run_turn(self, repo: str, commit: str, calls: Sequence[ToolCall | MalformedCall]) -> list[ToolResult]:
         """Answers every call of a turn, in order, numbered from 1.
@@ -167,7 +167,7 @@ class Sandbox:
         async def compute() -> Outcome:
             nonlocal seconds, waited, source
             source = "run"
-            async with self._place():
+            async with contextlib.nullcontext() if getattr(checked.tool, "has_own_queue", False) else self._place():
                 began = time.monotonic()
                 waited = began - asked.at
                 try:

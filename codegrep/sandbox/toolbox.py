@@ -16,12 +16,18 @@ from typing import Any, cast
 from codegrep.config import ToolsConfig
 from codegrep.errors import CodegrepError, ConfigError
 from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult
-from codegrep.sandbox.tools import ArgumentError, Glob, Grep, Outcome, Read, SearchPrograms, Tool
+from codegrep.sandbox.tools import ArgumentError, Outcome, SearchPrograms, Tool
 from codegrep.sandbox.tools.tool import Argument, fault, mistake
 
 _log = logging.getLogger(__name__)
 _CUT = " [cut]"
-_NAMES = {"grep": Grep, "glob": Glob, "read": Read}
+# Imported when they are named: an index needs more than the other tools do.
+_NAMES = {
+    "grep": "codegrep.sandbox.tools.Grep",
+    "glob": "codegrep.sandbox.tools.Glob",
+    "read": "codegrep.sandbox.tools.Read",
+    "search": "codegrep.sandbox.tools.semantic.Search",
+}
 
 
 @dataclass(frozen=True)
@@ -37,16 +43,19 @@ class Toolbox:
     """The tools named in the configuration.
 
     Args:
-        limits: caps and deadlines; `names` holds "grep", "glob", "read" or dotted names of classes that meet Tool.
+        limits: caps and deadlines; `names` holds names of _NAMES or dotted names of classes that meet Tool.
         programs: the search programs; found by itself when None.
+        index_folder: where the tool `search` keeps its indexes; a temporary folder when None.
 
     Raises:
         ConfigError: a name that is no tool.
     """
 
-    def __init__(self, limits: ToolsConfig, programs: SearchPrograms | None = None) -> None:
+    def __init__(
+        self, limits: ToolsConfig, programs: SearchPrograms | None = None, index_folder: Path | None = None
+    ) -> None:
         self.limits = limits
-        offered = {"programs": programs or SearchPrograms(most=limits.concurrency)}
+        offered = {"programs": programs or SearchPrograms(most=limits.concurrency), "index_folder": index_folder}
         tools = [_make(name, limits, offered) for name in limits.names]
         self._tools = {tool.name: tool for tool in tools}
         if len(self._tools) != len(tools):
@@ -111,17 +120,13 @@ class Toolbox:
 
 
 def _make(name: str, limits: ToolsConfig, offered: Mapping[str, object]) -> Tool:
-    kind: Callable[..., Any] | None = _NAMES.get(name)
-    if kind is None:
-        module, _, attribute = name.rpartition(".")
-        try:
-            kind = getattr(importlib.import_module(module), attribute) if module else None
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(f"tools.names: {name} cannot be imported ({error})", "Check the dotted name.") from error
-        if not callable(kind):
-            raise ConfigError(
-                f"tools.names: there is no tool {name}", f"Use {', '.join(_NAMES)} or a class's dotted name."
-            )
+    module, _, attribute = _NAMES.get(name, name).rpartition(".")
+    try:
+        kind: Callable[..., Any] | None = getattr(importlib.import_module(module), attribute) if module else None
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"tools.names: {name} cannot be imported ({error})", "Check the dotted name.") from error
+    if not callable(kind):
+        raise ConfigError(f"tools.names: there is no tool {name}", f"Use {', '.join(_NAMES)} or a class's dotted name.")
     try:
         taken = inspect.signature(kind).parameters
         return cast(Tool, kind(limits, **{name: value for name, value in offered.items() if name in taken}))

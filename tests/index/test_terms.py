@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegrep.index.terms import count_terms, split_identifier, term_id, words_of
+from codegrep.index.terms import _Identifiers, count_terms, split_identifier, term_id, words_of
 
 
 @pytest.mark.parametrize(
@@ -45,3 +47,18 @@ def test_counts_are_those_of_the_words(texts: list[str]) -> None:
         own = counted.part(number, number + 1)
         expected = Counter(map(term_id, words_of(text)))
         assert dict(zip(own.terms.tolist(), own.counts.tolist(), strict=True)) == expected
+
+
+def test_threads_that_count_at_the_same_time_count_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    texts = [[f"name{thread}x{n}y{n * thread}Zed_{n}" for n in range(400)] for thread in range(8)]
+    alone = [count_terms(some).terms.tolist() for some in texts]
+    monkeypatch.setattr("codegrep.index.terms._known", _Identifiers())
+    monkeypatch.setattr("codegrep.index.terms._MAX_KNOWN", 1000)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            together = list(threads.map(lambda some: [count_terms([text]).terms.tolist() for text in some], texts))
+    finally:
+        sys.setswitchinterval(interval)
+    assert [[term for terms in some for term in terms] for some in together] == alone

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from codegrep.config import AgentConfig, ToolsConfig
+from codegrep.config import AgentConfig, SearchToolConfig, ToolsConfig
 from codegrep.protocol.calls import FileMatches, MalformedCall, ToolCall, ToolResult, ToolStatus
 from codegrep.protocol.observation import render
 from codegrep.protocol.prompt import PromptStyle, system_prompt, user_prompt
@@ -25,6 +25,7 @@ TOOLS = ToolsConfig(
     grep_timeout=10,
     glob_timeout=10,
     read_timeout=5,
+    search=SearchToolConfig("hybrid", results=10, max_results=50, timeout=30.0),
     concurrency=64,
     observation="results",
     table_rows=3,
@@ -104,7 +105,9 @@ results = st.lists(
     st.builds(
         ToolResult,
         number=st.integers(1, 30),
-        call=st.sampled_from(["grep", "read", "glob", "x" * 100]).map(lambda n: ToolCall(n, {"pattern": "ab"})),
+        call=st.sampled_from(["grep", "read", "glob", "search", "x" * 100]).map(
+            lambda n: ToolCall(n, {"pattern": "ab"})
+        ),
         status=st.sampled_from(ToolStatus),
         text=st.text(max_size=900),
         files=st.lists(
@@ -147,6 +150,40 @@ def test_cut_search_says_little_and_reads_nothing() -> None:
     read = ToolResult(3, ToolCall("read", {"path": "d.py"}), ToolStatus.OK, "", (FileMatches("d.py", 200),))
     assert {f.path for f in rank_files([cut, rare, read])} == {"a.py", "b.py", "c.py"}
     assert rank_files([]) == []
+
+
+def search(number: int, *paths: str) -> ToolResult:
+    files = tuple(FileMatches(path, 2, 5, f"def {path[0]}()") for path in paths)
+    text = "\n".join(f"{file.path}:5-9: {file.text}" for file in files)
+    return ToolResult(number, ToolCall("search", {"query": "x"}), ToolStatus.OK, text, files)
+
+
+def test_a_search_counts_by_the_rank_of_its_files() -> None:
+    assert [f.path for f in rank_files([search(1, "c.py", "b.py", "a.py")])] == ["c.py", "b.py", "a.py"]
+    rare = grep(2, "x", FileMatches("b.py", 3, 3, "x"))
+    assert [f.path for f in rank_files([search(1, "c.py", "b.py", "a.py"), rare])] == ["b.py", "c.py", "a.py"]
+
+
+def test_the_table_has_greps_and_searches_and_shows_what_its_rows_name() -> None:
+    turn = [search(1, "c.py", "b.py", "a.py", "d.py"), grep(2, "x", FileMatches("b.py", 3, 3, "x = 1"))]
+    observation = render(turn, TABLE)
+    assert observation.text.split("\n")[0] == "b.py:3 1:2 2:3 x = 1"
+    assert observation.text.split("\n")[1:] == ["c.py:5 1:2 def c()", "a.py:5 1:2 def a()", "(1 more files)"]
+    assert [file.path for file in observation.calls[0]] == ["b.py", "c.py", "a.py"]
+    assert [file.path for file in observation.calls[1]] == ["b.py"]
+    assert "d.py" not in {file.path for file in observation.files}
+    nothing = replace(turn[0], text="[nothing found in the repository]", files=())
+    assert render([nothing], TABLE).text == "[1] search: [nothing found in the repository]"
+
+
+@pytest.mark.parametrize("style", ["short", "detailed"])
+def test_the_example_of_a_call_is_one_of_a_tool_that_there_is(style: PromptStyle) -> None:
+    alone = system_prompt(AGENT, TOOLS, schemas_of(["search"]), style)
+    assert '{"name": "search", "arguments": {"query": "words"}}' in alone and "grep" not in alone
+    assert '{"name": "grep", "arguments": {"pattern": "regex"}}' in system_prompt(
+        AGENT, TOOLS, schemas_of(["grep", "search"]), style
+    )
+    assert "search(query, [k], [path], [pattern])" in system_prompt(AGENT, TOOLS, schemas_of(["search"]), "short")
 
 
 @given(results)

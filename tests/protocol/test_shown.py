@@ -80,6 +80,7 @@ def test_a_read_shows_the_numbers_that_its_text_keeps() -> None:
         ("my file.py:7:x", None, ["my", "my file.py"], [ShownFile("my file.py", (7,))]),
         ("[a.py is empty]", None, ["a.py"], [ShownFile("a.py")]),
         ("[a.py, lines 2-3 of 9]\n2\tb.py:1:x\n3\ty", None, ["a.py", "b.py"], [ShownFile("a.py", (2, 3))]),
+        ("a.py:7-12: def f()\na.py:30-31: x", None, ["a.py"], [ShownFile("a.py", (7, 30))]),
         ("no paths here", None, ["a.py"], []),
     ],
 )

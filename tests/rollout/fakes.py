@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from codegrep.config import AgentConfig, ToolsConfig
+from codegrep.config import AgentConfig, SearchToolConfig, ToolsConfig
 from codegrep.engines.engine import Generation, GenerationRequest
 from codegrep.errors import RepositoryError
 from codegrep.issues.issue import Issue
@@ -28,6 +28,7 @@ TOOLS = ToolsConfig(
     grep_timeout=10,
     glob_timeout=10,
     read_timeout=5,
+    search=SearchToolConfig("hybrid", results=10, max_results=50, timeout=30.0),
     concurrency=64,
     observation="results",
     table_rows=3,

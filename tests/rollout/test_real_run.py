@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from codegrep.config import SandboxConfig
+from codegrep.config import SandboxConfig, TeacherConfig
 from codegrep.engines.engine import Generation, GenerationRequest, Sampling
 from codegrep.engines.models import load_model, load_tokenizer, provide
 from codegrep.engines.transformers_engine import TransformersEngine
@@ -17,8 +17,9 @@ from codegrep.issues.issue import Issue
 from codegrep.protocol.chat import ChatFormat
 from codegrep.rollout.loop import RolloutLoop
 from codegrep.rollout.policy import EnginePolicy, ScriptedPolicy, TurnState
-from codegrep.rollout.record import Rollout
+from codegrep.rollout.record import Rollout, from_row, to_row
 from codegrep.rollout.store import RolloutWriter, read_rollouts
+from codegrep.rollout.teacher import Teacher
 from codegrep.sandbox import Sandbox
 from tests.rollout.fakes import AGENT, TOOLS
 from tests.sandbox.trees import Made, make_repository
@@ -75,6 +76,29 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
 @pytest.fixture(scope="module")
 def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return provide("provided:nano", tmp_path_factory.mktemp("models"))
+
+
+@pytest.mark.parametrize("observation", ["results", "table"])
+@pytest.mark.parametrize("names", [["search"], ["search", "grep", "glob", "read"]])
+def test_the_teacher_searches_a_real_tree(
+    tmp_path: Path, made: Made, model_folder: Path, names: list[str], observation: str
+) -> None:
+    tools = replace(TOOLS, names=names, observation=observation)
+    chat = ChatFormat(load_tokenizer(model_folder))
+    box = Sandbox.under(tmp_path / "box", tools, SandboxConfig(60, 0, 1, 0), {"o/r": made})
+    agent = replace(AGENT, max_turn_tokens=900, max_completion_tokens=3000)
+    loop = RolloutLoop(None, box, chat, agent, tools, context=8000)
+    teacher = Teacher(TeacherConfig(2, 1, 1, 4, 0.9, 2), tools.max_calls, names)
+    issue = Issue("o__r-1", "o/r", made.commits[0], "The parser class breaks", gold_files=("src/parser.py",))
+    rollout = asyncio.run(loop.run_policy(issue, ScriptedPolicy(chat, teacher.write)))
+    assert (rollout.exit_cause, rollout.answer) == ("answer", ["src/parser.py"])
+    first = rollout.turns[0].calls[0]
+    assert (first.name, first.status) == ("search", "ok")
+    assert json.loads(first.arguments) == {"query": "The parser class breaks"}
+    assert "src/parser.py" in first.paths and "src/parser.py" in rollout.turns[0].observation
+    assert {call.name for turn in rollout.turns for call in turn.calls} <= set(names)
+    assert from_row(to_row(rollout)) == rollout
+    box.close()
 
 
 @pytest.mark.parametrize("observation", ["results", "table"])

@@ -68,21 +68,34 @@ def answered(teacher: Teacher, state: TurnState) -> dict[str, object]:
 
 def test_the_search_does_not_depend_on_the_gold_files() -> None:
     other = replace(ISSUE, gold_files=("somewhere/else.py",), patch="diff")
-    search = ScriptedSearch(CONFIG, 8)
+    search = ScriptedSearch(CONFIG, 8, TOOLS.names)
     assert search.calls(ISSUE, []) == search.calls(other, [])
     assert search.calls(ISSUE, [FOUND]) == search.calls(other, [FOUND])
 
 
 def test_first_turn_globs_paths_and_greps_names() -> None:
-    calls = ScriptedSearch(CONFIG, 8).calls(ISSUE, [])
+    calls = ScriptedSearch(CONFIG, 8, TOOLS.names).calls(ISSUE, [])
     assert calls[0] == ToolCall("glob", {"pattern": "**/cart.py"})
     assert [c.name for c in calls] == ["glob", "grep", "grep", "grep"]
     assert {"compute_total", "DiscountRule"} <= {str(c.arguments["pattern"]) for c in calls}
-    assert len(ScriptedSearch(CONFIG, 2).calls(ISSUE, [])) == 2
+    assert len(ScriptedSearch(CONFIG, 2, TOOLS.names).calls(ISSUE, [])) == 2
+
+
+def test_it_searches_for_the_title_where_it_has_the_tool() -> None:
+    title = ToolCall("search", {"query": "Wrong totals"})
+    both = ScriptedSearch(CONFIG, 8, ["search", "grep", "glob", "read"])
+    assert both.calls(ISSUE, []) == [title, *ScriptedSearch(CONFIG, 8, TOOLS.names).calls(ISSUE, [])]
+    alone = ScriptedSearch(CONFIG, 8, ["search"], always_reads=True)
+    assert alone.calls(ISSUE, []) == [title] == both.calls(ISSUE, [])[:1]
+    assert alone.calls(ISSUE, [FOUND]) == []  # it cannot read
+    (again,) = alone.calls(ISSUE, [NOTHING])
+    assert again.name == "search" and "compute_total" in again.arguments["query"]
+    assert alone.calls(ISSUE, [NOTHING, NOTHING]) == []
+    assert "search" not in {call.name for call in both.calls(replace(ISSUE, problem_statement=" \n"), [])}
 
 
 def test_it_reads_when_the_ranking_is_close_and_then_stops() -> None:
-    search = ScriptedSearch(CONFIG, 8)
+    search = ScriptedSearch(CONFIG, 8, TOOLS.names)
     reads = search.calls(ISSUE, [FOUND])
     assert [c.name for c in reads] == ["read", "read"]
     assert reads[0].arguments["path"] == "shop/cart.py"
@@ -90,19 +103,22 @@ def test_it_reads_when_the_ranking_is_close_and_then_stops() -> None:
     assert reads[0].arguments["end"] - reads[0].arguments["start"] == CONFIG.read_lines - 1
     read = render([ToolResult(n, c, ToolStatus.OK, "") for n, c in enumerate(reads, 1)], TOOLS)
     assert search.calls(ISSUE, [FOUND, read]) == []
-    clear = ScriptedSearch(replace(CONFIG, read_margin=1.01), 8)
+    clear = ScriptedSearch(replace(CONFIG, read_margin=1.01), 8, TOOLS.names)
     assert clear.calls(ISSUE, [FOUND]) == []
-    assert ScriptedSearch(replace(CONFIG, read_margin=1.01), 8, always_reads=True).calls(ISSUE, [FOUND]) == reads
+    assert (
+        ScriptedSearch(replace(CONFIG, read_margin=1.01), 8, TOOLS.names, always_reads=True).calls(ISSUE, [FOUND])
+        == reads
+    )
 
 
 def test_it_reads_only_what_was_shown_at_a_line_that_was_shown() -> None:
     hidden = render([grep(1, "x", FileMatches("a.py", 1, 50, "x"), FileMatches("b.py", 9, 70, "x"), shown=1)], TOOLS)
-    reads = ScriptedSearch(CONFIG, 8, always_reads=True).calls(ISSUE, [hidden])
+    reads = ScriptedSearch(CONFIG, 8, TOOLS.names, always_reads=True).calls(ISSUE, [hidden])
     assert [call.arguments for call in reads] == [{"path": "a.py", "start": 48, "end": 52}]
 
 
 def test_when_nothing_is_shown_it_searches_once_more_with_other_terms() -> None:
-    search = ScriptedSearch(CONFIG, 8)
+    search = ScriptedSearch(CONFIG, 8, TOOLS.names)
     again = search.calls(ISSUE, [NOTHING])
     assert again
     assert not {str(c.arguments["pattern"]) for c in again} & {
@@ -131,9 +147,9 @@ def test_first_row_is_the_first_row_of_the_table() -> None:
 
 
 def test_its_turns_are_readable_by_the_parser() -> None:
-    teacher = Teacher(CONFIG, 8)
+    teacher = Teacher(CONFIG, 8, TOOLS.names)
     first = parse_message(asyncio.run(teacher.write(state_of(answer_turn=False))))
-    assert list(first.calls) == ScriptedSearch(CONFIG, 8).calls(ISSUE, [])
+    assert list(first.calls) == ScriptedSearch(CONFIG, 8, TOOLS.names).calls(ISSUE, [])
     assert answered(teacher, state_of(FOUND)) == {"files": ["shop/cart.py"]}
     assert teacher.observations == (FOUND,)
 
@@ -141,10 +157,14 @@ def test_its_turns_are_readable_by_the_parser() -> None:
 def test_line_ranges_are_the_shown_part_of_the_gold_hunks() -> None:
     gold = (LineRange("shop/cart.py", 9, 14), LineRange("shop/cart.py", 40, 41), LineRange("shop/tax.py", 1, 2))
     seen = render([read(1, "shop/cart.py", 8, *"abcde")], TOOLS)  # lines 8 to 12
-    answer = answered(Teacher(CONFIG, 8, "detailed"), state_of(FOUND, seen, issue=replace(ISSUE, gold_ranges=gold)))
+    answer = answered(
+        Teacher(CONFIG, 8, TOOLS.names, "detailed"), state_of(FOUND, seen, issue=replace(ISSUE, gold_ranges=gold))
+    )
     assert answer == {"files": ["shop/cart.py"], "line_ranges": [["shop/cart.py", 9, 12]]}
     # Nothing of a hunk was shown: the form is kept, no range is invented.
-    unseen = answered(Teacher(CONFIG, 8, "detailed"), state_of(FOUND, issue=replace(ISSUE, gold_ranges=gold[1:])))
+    unseen = answered(
+        Teacher(CONFIG, 8, TOOLS.names, "detailed"), state_of(FOUND, issue=replace(ISSUE, gold_ranges=gold[1:]))
+    )
     assert unseen == {"files": ["shop/cart.py"], "line_ranges": []}
 
 
@@ -154,7 +174,9 @@ def test_entities_are_those_whose_names_the_model_has_read() -> None:
         Entity("shop/cart.py", "compute_total", "function"),
         Entity("shop/rules.py", "DiscountRule", "class"),  # not in an answered file
     )
-    answer = answered(Teacher(CONFIG, 8, "entities"), state_of(FOUND, issue=replace(ISSUE, gold_entities=entities)))
+    answer = answered(
+        Teacher(CONFIG, 8, TOOLS.names, "entities"), state_of(FOUND, issue=replace(ISSUE, gold_entities=entities))
+    )
     assert answer == {"files": ["shop/cart.py"], "entities": ["shop/cart.py:compute_total"]}
 
 
@@ -174,10 +196,10 @@ def test_whatever_the_teacher_names_was_shown(said: list[list[ToolResult]], styl
     ranges = tuple(LineRange(path, start, start + 30) for path in ISSUE.gold_files for start in (1, 100))
     state = state_of(*observations, issue=replace(ISSUE, gold_ranges=ranges))
     text = "".join(observation.text for observation in observations)
-    for call in ScriptedSearch(CONFIG, 8, always_reads=True).calls(ISSUE, observations):
+    for call in ScriptedSearch(CONFIG, 8, TOOLS.names, always_reads=True).calls(ISSUE, observations):
         if call.name == "read":
             assert str(call.arguments["path"]) in text
-    answer = parse_message(asyncio.run(Teacher(CONFIG, 8, "detailed").write(state))).answer
+    answer = parse_message(asyncio.run(Teacher(CONFIG, 8, TOOLS.names, "detailed").write(state))).answer
     assert answer is not None
     assert all(path in text for path in answer.files)
     numbers = set(re.findall(r"\d+", text))

@@ -78,6 +78,28 @@ def test_turns_over_actors_that_share_a_root(cluster: None, tmp_path: Path, many
     remote.close()
 
 
+def test_indexes_of_the_search_tool_outlive_their_actors(cluster: None, tmp_path: Path, many: Made) -> None:
+    remote = start_sandboxes(2, tmp_path, tool_limits(names=["search"]), SETTINGS, locations(many))
+
+    async def ask_all() -> list[Path]:
+        calls = [ToolCall("search", {"query": f"f{n}", "k": 3}) for n in range(5)]
+        turns = (remote.run_turn(repo, many.commits[0], calls) for repo in ("o/n", "a/b", "c/d", "e/f"))
+        for results in await asyncio.gather(*turns):
+            assert [r.status for r in results] == [ToolStatus.OK] * 5
+            assert all(f"def f{n}()" in r.text for n, r in enumerate(results))
+        return sorted((tmp_path / "index").glob("*/*/*.arrow"))
+
+    async def main() -> None:
+        kept = await ask_all()
+        assert len(kept) == 4  # one repository, one file: each was indexed once
+        for handle in remote._handles:
+            ray.kill(handle, no_restart=False)
+        assert await ask_all() == kept
+
+    asyncio.run(main())
+    remote.close()
+
+
 def test_errors_cross_as_our_own_and_a_dead_actor_is_replaced(cluster: None, tmp_path: Path, many: Made) -> None:
     remote = start_sandboxes(1, tmp_path, tool_limits(), SETTINGS, locations(many))
 

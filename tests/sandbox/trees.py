@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from codegrep.config import ToolsConfig
+from codegrep.config import SearchToolConfig, ToolsConfig
 
 ENVIRONMENT = {
     **{k: v for k, v in os.environ.items() if not k.startswith("GIT_")},
@@ -112,6 +112,7 @@ def tool_limits(**changed: object) -> ToolsConfig:
         "grep_timeout": 10.0,
         "glob_timeout": 10.0,
         "read_timeout": 5.0,
+        "search": SearchToolConfig("hybrid", results=10, max_results=50, timeout=30.0),
         "concurrency": 64,
         "observation": "results",
         "table_rows": 10,

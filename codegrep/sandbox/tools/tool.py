@@ -40,7 +40,9 @@ class Outcome:
 class Tool(Protocol):
     """One read-only tool. A new one is a class like this, named in tools.names by its dotted name.
 
-    The class is made with one argument, the ToolsConfig.
+    The class is made with one argument, the ToolsConfig; it may also take `programs` and `index_folder`
+    (codegrep.sandbox.toolbox). With an attribute `has_own_queue = True` its calls take no place of
+    `tools.concurrency`.
     """
 
     name: str
