@@ -16,7 +16,7 @@ HOUSE = Path(codegrep.__file__).parent
 # From the ground up. A room may import every room of the lines before its own, and no other of its own line.
 FLOORS = """
 errors text conf_folder
-overrides
+overrides named
 config
 issues
 runtime protocol metrics tracking index
