@@ -20,8 +20,8 @@ overrides named
 config
 issues
 runtime protocol metrics tracking index
-rewards engines retrievers
-judges sandbox
+rewards engines
+judges sandbox retrievers
 rollout
 training
 compose hydra_settings

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -103,8 +102,8 @@ def _curves(tracker: Tracker, progress: Progress) -> History:
 
 def _filled(lines: Sequence[EvaluationRow]) -> list[dict[str, Any]]:
     """The rows without the columns that none of them has a value in."""
-    rows = [asdict(line) for line in lines]
-    return [{k: v for k, v in row.items() if any(other[k] is not None for other in rows)} for row in rows]
+    rows = [line.flat() for line in lines]
+    return [{k: v for k, v in row.items() if any(other.get(k) is not None for other in rows)} for row in rows]
 
 
 def _flat_pair(pair: Pair) -> dict[str, Any]:
