@@ -36,6 +36,16 @@ def inputs(config: Config, settings: RetrieverConfig, prepared: Prepared, places
     }
 
 
+def check(config: Config, places: Places) -> None:
+    """Refuse, before anything is trained, retrievers whose arguments, models or files will not do.
+
+    Raises:
+        CodegrepError: one line.
+    """
+    for settings in config.retrievers.values():
+        identity(open_retriever(settings, places.index, evaluation=True))
+
+
 @dataclass(frozen=True)
 class Retrieval:
     """Asks retrievers and reads what they answered.

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from codegrep.errors import ConfigError
 from codegrep.index import fusion, static
@@ -17,6 +18,9 @@ from codegrep.issues.issue import Issue
 from codegrep.retrievers.files import FileState, ranked_files
 from codegrep.retrievers.retriever import DEPTH, Retrieved, array_bytes
 from codegrep.runtime.artifacts import file_content
+
+_KEPT = 2  # trees
+_latest: OrderedDict[tuple[Path, Path, tuple[FileState, ...]], IndexedTree] = OrderedDict()
 
 
 class Indexed:
@@ -48,7 +52,7 @@ class Indexed:
     def retrieve(self, issue: Issue, tree: Path) -> Retrieved:
         """Rank files; seconds is the query alone. See `Retriever.retrieve`."""
         files = ranked_files(tree, include_tests=self._include_tests, suffixes=self._suffixes)
-        indexed, seconds = _trees(self._folder).index(issue.repo, tree, files)
+        indexed, _, seconds = indexed_tree(self._folder, issue.repo, tree, files)
         search = self._kind(indexed)
         started = time.perf_counter()
         ranked = tuple(path for path, _ in search.rank_files(issue.problem_statement, DEPTH))
@@ -59,32 +63,44 @@ class Indexed:
         )
 
 
-class _Trees:
-    """Indexes of the latest trees. Retrievers of one process share them, so that a tree is indexed once for all."""
+class IndexedTree(NamedTuple):
+    """The index of a tree, the blob of each of its files, and the wall time of building it."""
 
-    def __init__(self, folder: Path, most: int = 2) -> None:
-        self._indexer = TreeIndexer(folder, load_static())
-        self._most = most
-        self._known: OrderedDict[tuple[Path, tuple[FileState, ...]], tuple[TreeIndex, float]] = OrderedDict()
+    index: TreeIndex
+    blobs: Mapping[str, str]
+    seconds: float
 
-    def index(self, repo: str, tree: Path, files: tuple[FileState, ...]) -> tuple[TreeIndex, float]:
-        """Return the index of these files and the wall time of building it."""
-        key = (tree, files)
-        if key not in self._known:
-            started = time.perf_counter()
-            built = self._indexer.index(repo, [source_file(tree, file.path) for file in files])
-            if len(built):  # what an index makes on demand counts as building it
-                _ = built.words, built.file_words, built.vectors, built.definitions
-            self._known[key] = (built, time.perf_counter() - started)
-            while len(self._known) > self._most:
-                self._known.popitem(last=False)
-        return self._known[key]
+
+def indexed_tree(folder: Path, repo: str, tree: Path, files: tuple[FileState, ...]) -> IndexedTree:
+    """Index files of a tree. The latest trees are kept, so that retrievers of one process build an index once.
+
+    Args:
+        folder: where the parts of indexes are kept, by blob.
+        repo: "owner/name".
+        tree: folder of the files.
+        files: of `ranked_files`.
+
+    Raises:
+        DataError: the folder cannot be read or written.
+    """
+    key = (folder, tree, files)
+    if key not in _latest:
+        started = time.perf_counter()
+        sources = [source_file(tree, file.path) for file in files]
+        built = _indexer(folder).index(repo, sources)
+        if len(built):  # what an index makes on demand counts as building it
+            _ = built.words, built.file_words, built.vectors, built.definitions
+        blobs = {source.path: source.blob for source in sources}
+        _latest[key] = IndexedTree(built, blobs, time.perf_counter() - started)
+        while len(_latest) > _KEPT:
+            _latest.popitem(last=False)
+    return _latest[key]
+
+
+@cache
+def _indexer(folder: Path) -> TreeIndexer:
+    return TreeIndexer(folder, load_static())
 
 
 def _size(tree: TreeIndex) -> float:
     return array_bytes(tree, *((tree.words, tree.file_words) if len(tree) else ()))
-
-
-@cache
-def _trees(folder: Path) -> _Trees:
-    return _Trees(folder)
