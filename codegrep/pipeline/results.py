@@ -74,6 +74,7 @@ def evaluation_rows(table: Sequence[Mapping[str, Any]], resamples: int) -> list[
                 f05_low=interval.low,
                 f05_high=interval.high,
                 f05_median=summary.f05_median,
+                f05_top1=_mean(mine, "f05_top1"),
                 f1=summary.f1,
                 precision=summary.precision,
                 recall=summary.recall,

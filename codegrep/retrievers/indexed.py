@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 from codegrep.errors import ConfigError
 from codegrep.index import fusion, static
@@ -52,7 +52,8 @@ class Indexed:
     def retrieve(self, issue: Issue, tree: Path) -> Retrieved:
         """Rank files; seconds is the query alone. See `Retriever.retrieve`."""
         files = ranked_files(tree, include_tests=self._include_tests, suffixes=self._suffixes)
-        indexed, _, seconds = indexed_tree(self._folder, issue.repo, tree, files)
+        known = indexed_tree(self._folder, issue.repo, tree, files)
+        indexed, seconds = known.index, known.seconds
         search = self._kind(indexed)
         started = time.perf_counter()
         ranked = tuple(path for path, _ in search.rank_files(issue.problem_statement, DEPTH))
@@ -63,7 +64,8 @@ class Indexed:
         )
 
 
-class IndexedTree(NamedTuple):
+@dataclass(frozen=True)
+class IndexedTree:
     """The index of a tree, the blob of each of its files, and the wall time of building it."""
 
     index: TreeIndex

@@ -50,6 +50,7 @@ class VectorStore:
 
     def __init__(self, folder: Path, identity: str, dimension: int) -> None:
         self._folder = folder
+        self._dimension = dimension
         self._about = {"identity": identity, "dimension": dimension}
         self._files: dict[str, FileVectors] = {}
         segments = sorted(folder.glob(f"*{_SUFFIX}"))
@@ -100,7 +101,7 @@ class VectorStore:
                 raise ValueError(f"it is of {about}, the model is {self._about}")
             keys = table["key"].to_pylist()
             sizes = _arrays(table["sizes"])
-            vectors = [one.reshape(-1, self._about["dimension"]) for one in _arrays(table["vectors"])]
+            vectors = [one.reshape(-1, self._dimension) for one in _arrays(table["vectors"])]
             return {key: FileVectors(*parts) for key, *parts in zip(keys, sizes, vectors, strict=True)}
         except FileNotFoundError:
             return {}  # another process joined the files

@@ -179,6 +179,7 @@ CATALOGUE: tuple[Metric, ...] = (
     Metric("eval/<retriever>/f05_low", "1", "lower end of its 95% bootstrap interval over repositories and issues"),
     Metric("eval/<retriever>/f05_high", "1", "upper end of its 95% bootstrap interval over repositories and issues"),
     Metric("eval/<retriever>/f05_median", "1", "median file F0.5"),
+    Metric("eval/<retriever>/f05_top1", "1", "mean file F0.5 of the first file alone"),
     Metric("eval/<retriever>/f1", "1", "mean file F1"),
     Metric("eval/<retriever>/precision", "1", "mean file precision"),
     Metric("eval/<retriever>/recall", "1", "mean file recall"),

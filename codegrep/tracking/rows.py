@@ -23,6 +23,7 @@ class EvaluationRow:
         f05_mean, f05_low, f05_high: macro mean of file F0.5 and its 95% bootstrap interval over repositories and the
             issues within them.
         repositories: that the issues come from.
+        f05_top1: F0.5 of the first file alone.
         f05_median, f1, precision, recall, hit: macro, in [0, 1].
         at: hit, recall and precision of the first k files of the ranking, by "<measure>_at_<k>"; a model's answer is
             its ranking.
@@ -67,6 +68,7 @@ class EvaluationRow:
     class_issues: int | None = None
     function_f1: float | None = None
     function_issues: int | None = None
+    f05_top1: float | None = None
     f1: float | None = None
     hit: float | None = None
     query_seconds_p50: float | None = None

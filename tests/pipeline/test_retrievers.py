@@ -63,10 +63,14 @@ def test_a_retriever_of_ones_own_is_in_every_table(experiment: Experiment, own: 
     report = (folder / "report" / "results.md").read_text()
     assert "| named_top1 | 1.000" in report and "named_top1 − bm25_no_tests_top1" in report
     assert "named_top1" in done.out.read_text()
+    page = (folder / "report" / "leaderboard.md").read_text()
+    assert page.index("| named_top1 | 1.000") < page.index("| bm25_no_tests_top1 |") and "query ms p50" in page
+    assert json.loads((folder / "report" / "leaderboard.json").read_text())[0]["retriever"] == "named_top1"
     (record,) = experiment.mlflow_runs()
     assert record.data.metrics["eval/named_top1/f05_mean"] == 1.0
     assert record.data.metrics["eval/hybrid_top1/index_bytes"] > 0
     assert record.data.params["retrievers.named.kind"] == "my_retriever.Named"
+    assert "evaluation/leaderboard.md" in experiment.mlflow_files(record.info.run_id)
     logged = experiment.mlflow().download_artifacts(record.info.run_id, "evaluation/per_issue.json", str(own))
     compared = issue_rows(json.loads(Path(logged).read_text()))
     assert {row.retriever for row in compared if row.kind == "baseline"} == set(ROWS)

@@ -126,7 +126,9 @@ def test_a_killed_process_leaves_what_it_had_finished(
 def test_vectors_of_another_model_are_refused(models: Path, tree: Path, tmp_path: Path) -> None:
     dense_of(models, tmp_path).retrieve(ISSUE, tree)
     (segment,) = (tmp_path / "index").rglob("vectors-*/*.arrow")
-    with pytest.raises(DataError, match=r"cannot be used: it is of .*'dimension': 16.*, the model is .*'dimension': 32"):
+    with pytest.raises(
+        DataError, match=r"cannot be used: it is of .*'dimension': 16.*, the model is .*'dimension': 32"
+    ):
         VectorStore(segment.parent, segment.parent.name.removeprefix("vectors-"), 32)
     with pytest.raises(DataError, match="cannot be used"):
         VectorStore(segment.parent, "another", 16)

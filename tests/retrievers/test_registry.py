@@ -139,4 +139,4 @@ def test_real_published_answers(file: str, column: str, most: int, tmp_path: Pat
     assert 200 < len(rows) <= most
     for row in rows:
         issue = Issue(row["instance_id"], "o/r", "c" * 40, "x")
-        assert list(retriever.retrieve(issue, tmp_path).files) == list(dict.fromkeys(row[column]))
+        assert list(retriever.retrieve(issue, tmp_path).files) == list(dict.fromkeys(row[column] or []))

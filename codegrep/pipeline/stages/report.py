@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from codegrep.config import Config
+from codegrep.pipeline.leaderboard import leaderboard, ranked
 from codegrep.pipeline.policies.package import log_policy
 from codegrep.pipeline.policies.policy_files import Policies
 from codegrep.pipeline.prepared import Prepared
@@ -77,6 +78,7 @@ def run(
     write_json(folder / "per_issue.json", table)
     (folder / "results.md").write_text(_markdown(config, prepared, lines, pairs, warned), encoding="utf-8")
     tracker.artifact(folder / "results.md", "evaluation")
+    _write_leaderboard(config, prepared, lines, pairs, folder, tracker)
     log_policy(config, prepared, policies, run_folder, tracker, progress, lines)
     progress.show(evaluation_table(lines, title="Held-out issues", width=progress.width))
     if pairs:
@@ -86,6 +88,22 @@ def run(
     progress.say(f"Report: {folder}")
     progress.say(f"MLflow: run {tracker.run_id} in experiment '{config.tracking.experiment}'")
     return {"retrievers": len(lines), "pairs": len(pairs)}
+
+
+def _write_leaderboard(
+    config: Config,
+    prepared: Prepared,
+    lines: Sequence[EvaluationRow],
+    pairs: Sequence[Pair],
+    folder: Path,
+    tracker: Tracker,
+) -> None:
+    data = f"{lines[0].issues} held-out issues of {config.data.name} (fingerprint {prepared.fingerprint[:12]})"
+    page = leaderboard(lines, pairs, f"Leaderboard of {config.name}, seed {config.seed}", data)
+    pages.write(page, folder, markdown_name="leaderboard.md", html_name="leaderboard.html")
+    write_json(folder / "leaderboard.json", _filled(ranked(lines)))
+    for name in ("leaderboard.md", "leaderboard.html", "leaderboard.json"):
+        tracker.artifact(folder / name, "evaluation")
 
 
 def _curves(tracker: Tracker, progress: Progress) -> History:
