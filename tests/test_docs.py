@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from codegrep.config import Config
+from codegrep.config.reading import walk
+
 ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").rglob("*.md")])
 _LINK = re.compile(r"\]\(([^)#\s]+)(?:#[^)]*)?\)")
@@ -44,3 +47,22 @@ def test_links_between_pages_lead_somewhere(page: Path) -> None:
         if not target.startswith(("http://", "https://")) and not (page.parent / target).exists()
     ]
     assert not broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_keys_that_a_page_names_exist(page: Path) -> None:
+    keys = {key for key, _ in walk(Config)}
+    leaves = {key for key in keys if not any(other.startswith(f"{key}.") for other in keys)}
+    groups = {key.partition(".")[0] for key in keys - leaves}
+    free = ("data.sources.", "sweep.space.")  # names that a user chooses
+    named = re.findall(r"`(\w+\.[\w.]+?)(?:[.=][^`\w][^`]*|=[^`]*)?`", page.read_text(encoding="utf-8"))
+    unknown = [
+        name
+        for name in named
+        if name.partition(".")[0] in groups
+        and not name.startswith(free)
+        and not any(
+            key == name or key.startswith(f"{name}.") or (key in leaves and name.startswith(f"{key}.")) for key in keys
+        )
+    ]
+    assert unknown == []

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import get_args
 
 from codegrep.issues.issue import Entity, EntityKind, Issue, LineRange
 from codegrep.judges.answers import AnswerQuestion
 from codegrep.metrics.scores import entity_f_beta, line_f_beta
-from codegrep.protocol.answer import Answer
 from codegrep.protocol.calls import ToolStatus
-from codegrep.protocol.parse import parse_message
+from codegrep.protocol.parse import AssistantMessage, parse_message
 from codegrep.rewards.governance import Conduct
 from codegrep.rewards.outcome import Outcome
 from codegrep.rewards.turn_credit import CallFacts, RolloutFacts, TurnFacts
 from codegrep.rollout.record import CallRecord, Rollout, Turn, is_executed
+
+_NO_ANSWER = AssistantMessage(())
 
 
 def outcome_of(
@@ -36,7 +38,9 @@ def outcome_of(
         gold_entities: of the issue.
         judgement: of a judge on this rollout's answer.
     """
-    answer = _answer_of(rollout)
+    # A turn without the marker holds no answer: a replay reads far more of those than of the others.
+    answers = [parse_message(turn.text) if "<answer>" in turn.text else _NO_ANSWER for turn in rollout.turns]
+    answer = answers[-1].answer if rollout.answered and answers else None
     return Outcome(
         predicted=tuple(rollout.answer),
         gold=frozenset(rollout.gold_files),
@@ -47,7 +51,7 @@ def outcome_of(
         exit_cause=rollout.exit_cause,
         unique_calls_per_turn=_unique_calls_per_turn(rollout.turns),
         malformed_calls=sum(1 for turn in rollout.turns for call in turn.calls if not call.name),
-        malformed_answers=sum(parse_message(turn.text).malformed_answers for turn in rollout.turns),
+        malformed_answers=sum(message.malformed_answers for message in answers),
         mined_files=frozenset(mined_files),
         generated_tokens=rollout.generated_tokens,
         predicted_entities=answer.entities if answer else (),
@@ -135,12 +139,6 @@ def _lines_read(call: CallRecord) -> tuple[LineRange, ...]:
     return (LineRange(call.paths[0], min(call.lines), max(call.lines)),)
 
 
-def _answer_of(rollout: Rollout) -> Answer | None:
-    if not rollout.answered or not rollout.turns:
-        return None
-    return parse_message(rollout.turns[-1].text).answer
-
-
 def _unique_calls_per_turn(turns: Sequence[Turn]) -> tuple[int, ...]:
     seen: set[str] = set()
     counts = []
@@ -152,6 +150,7 @@ def _unique_calls_per_turn(turns: Sequence[Turn]) -> tuple[int, ...]:
     return tuple(counts)
 
 
+@lru_cache(maxsize=100_000)  # the rollouts of a group ask the same again and again
 def call_key(name: str, arguments: str) -> str:
     """Return a key that is equal for the same tool and arguments, whatever the order and white space of their JSON."""
     with suppress(ValueError):

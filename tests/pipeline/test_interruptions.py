@@ -45,6 +45,7 @@ def test_a_killed_training_worker_costs_no_step(warm: Experiment) -> None:
     check_whole(warm, "worker", running)
 
 
+@pytest.mark.ci
 def test_a_killed_driver_takes_its_processes_along_and_the_same_command_goes_on(warm: Experiment) -> None:
     own = ("name=driver", "train.grpo.kl=0.022")
     killed = warm.start(*own)
@@ -79,6 +80,7 @@ def test_ctrl_c_while_a_repository_is_cloned(experiment: Experiment) -> None:
         )
         experiment.arguments = (
             "+experiment=v3",
+            "model=nano",
             "data=swe_bench",
             f"data.sources.swe_bench.args.path={rows}",
             "data.sources.swe_bench.args.repositories=null",

@@ -22,7 +22,7 @@ from codegrep.sandbox import Sandbox
 from tests.sandbox.corpus import GLOBS, ODD, PATHS, PATTERNS
 from tests.sandbox.trees import Made, assert_no_leases, make_repository, tool_limits
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
 SETTINGS = SandboxConfig(clone_timeout=60, min_free_gib=0, actors=1, max_worktrees=0)
 WRITTEN, RANDOM = 4_000, 6_000
 # The slowest tool's deadline, and one second; further seconds for a machine that others use too.
@@ -125,7 +125,6 @@ def arena(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Arena]:
     box = Sandbox.under(folder / "root", tool_limits(), SETTINGS, {"o/n": made})
     arena = Arena(box, made, outside)
     asyncio.run(box.prepare("o/n", made.commits[0]))
-    os.mkfifo(arena.tree / "fifo")
     yield arena
     box.close()
 
