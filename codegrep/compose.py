@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
-from contextlib import nullcontext
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING, Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from codegrep.conf_folder import CONF
-from codegrep.config import Config
+from codegrep.config import SCRIPTED, Config
 from codegrep.config.reading import checked, unknown_key
 from codegrep.engines.cpu import resolve_dtype
 from codegrep.errors import ConfigError
 from codegrep.issues.splits import check_split
 from codegrep.overrides import override as written
+from codegrep.retrievers.registry import check_retriever
 from codegrep.rewards.load import load_reward
 from codegrep.rewards.needs import needs
 from codegrep.tracking.registry import check_name
 from codegrep.training.signals import load_answer_judge, load_signal, load_turn_scoring
+
+if TYPE_CHECKING:
+    from hydra.core.config_loader import ConfigLoader
 
 _WITH_PLUS = ("experiment", "sweep")  # groups that no default chooses from
 
@@ -36,15 +40,12 @@ def compose_overrides(overrides: Sequence[str], first_of_many: bool = False) -> 
     Raises:
         ConfigError: an override that Hydra does not understand, or that names what is not there.
     """
-    from hydra import compose, initialize_config_dir
-    from hydra.core.global_hydra import GlobalHydra
+    from hydra import compose
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
     try:
-        # Inside a run of Hydra its own search path (--config-dir) counts.
-        inside = GlobalHydra.instance().is_initialized()
-        with nullcontext() if inside else initialize_config_dir(str(CONF), version_base="1.3"):
+        with _search_path():
             parsed = OverridesParser.create().parse_overrides(list(overrides))
             chosen = []
             for override in parsed:
@@ -57,6 +58,17 @@ def compose_overrides(overrides: Sequence[str], first_of_many: bool = False) -> 
             return compose("config", chosen)
     except (HydraException, OmegaConfBaseException) as error:
         raise explain(error) from None
+
+
+@contextmanager
+def _search_path() -> Iterator[ConfigLoader]:
+    """Look configurations up in conf/; inside a run of Hydra its own search path (--config-dir) counts."""
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+
+    inside = GlobalHydra.instance().is_initialized()
+    with nullcontext() if inside else initialize_config_dir(str(CONF), version_base="1.3"):
+        yield GlobalHydra.instance().config_loader()
 
 
 def _first_value(override: Any) -> str:
@@ -90,6 +102,7 @@ def load(cfg: DictConfig, fill_missing: bool = False) -> Config:
     for key in missing:
         OmegaConf.update(filled, key, ["unset"] if key == "labels.trajectories" else "unset")
     try:
+        _fill_in_retrievers(cast(DictConfig, filled))
         values = cast(dict[str, Any], OmegaConf.to_container(filled, resolve=True))
     except OmegaConfBaseException as error:
         raise explain(error) from None
@@ -98,6 +111,43 @@ def load(cfg: DictConfig, fill_missing: bool = False) -> Config:
     config.model.dtype = resolve_dtype(config.model.dtype, use_gpu=train.use_gpu, all_weights=train.full_parameters)
     check(config)
     return config
+
+
+def _fill_in_retrievers(composed: DictConfig) -> None:
+    """Replace `retrievers` by those that are asked for: their files of conf/retriever with what is said beside them.
+
+    Raises:
+        ConfigError: there is no such retriever, or one is changed that is not asked for.
+    """
+    alone, changes = composed.pop("retriever", None), composed.get("retrievers") or {}
+    if alone is not None:
+        composed.evaluate.retrievers, changes = [alone.name], {alone.name: alone}
+    asked = [name for name in composed.evaluate.retrievers or [] if name not in SCRIPTED]
+    for name in changes:
+        if name not in asked:
+            raise _no_retriever(
+                f"retrievers.{name} changes what evaluate.retrievers does not ask for", str(name), asked
+            )
+    composed.retrievers = {name: OmegaConf.merge(_retriever_file(str(name)), changes.get(name, {})) for name in asked}
+
+
+def _retriever_file(name: str) -> Any:
+    from hydra import compose
+
+    with _search_path() as loader:
+        known = loader.get_group_options("retriever")
+        if name not in known:
+            raise _no_retriever(f"there is no retriever called '{name}'", name, [*known, *SCRIPTED])
+        settings = compose(f"retriever/{name}").retriever
+    if settings.get("name") != name:
+        raise ConfigError(f"retriever/{name}.yaml has the name {settings.get('name')}", f"Give it name: {name}")
+    OmegaConf.set_struct(settings, False)  # arguments that the file does not have may be added
+    return settings
+
+
+def _no_retriever(what: str, name: str, known: Sequence[str]) -> ConfigError:
+    near = difflib.get_close_matches(name, known, n=1)
+    return ConfigError(what, f"Did you mean {near[0]}?" if near else f"Known: {', '.join(known)}")
 
 
 def check(config: Config) -> None:
@@ -119,6 +169,8 @@ def check(config: Config) -> None:
     load_signal(config.reward, config.advantage, config.governance)
     load_turn_scoring(config.turn_scores)
     load_answer_judge(config.answer_judge)
+    for settings in config.retrievers.values():
+        check_retriever(settings)
 
 
 def cautions(config: Config) -> list[str]:

@@ -34,7 +34,12 @@ another source is named. This page is generated from `codegrep/config/`: `python
 """
 _NUMBERS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 # Groups of conf/ that are no field of the configuration, and where their choices go.
-_OTHER = {"experiment": "a whole design", "loss": "keys of train.grpo", "paper": "values of scale=paper"}
+_OTHER = {
+    "retriever": "one row of the evaluation",
+    "experiment": "a whole design",
+    "loss": "keys of train.grpo",
+    "paper": "values of scale=paper",
+}
 
 
 def page() -> str:

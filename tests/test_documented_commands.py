@@ -23,6 +23,7 @@ _TO_BE_WRITTEN = (
     "reward.function=my_rewards",
     "turn_scores.function=my_turns",
     "reward=v3,first_file",
+    "--config-dir own",
 )
 
 

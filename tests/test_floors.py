@@ -16,12 +16,12 @@ HOUSE = Path(codegrep.__file__).parent
 # From the ground up. A room may import every room of the lines before its own, and no other of its own line.
 FLOORS = """
 errors text conf_folder
-overrides
+overrides named
 config
 issues
 runtime protocol metrics tracking index
-rewards engines retrievers
-judges sandbox
+rewards engines
+judges sandbox retrievers
 rollout
 training
 compose hydra_settings

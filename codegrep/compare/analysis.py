@@ -18,9 +18,9 @@ from codegrep.metrics.bootstrap import RESAMPLES, Interval, holm
 from codegrep.metrics.runs import DesignComparison, Scores, compare_designs, mean_interval
 
 SUBJECTS = ("trained", "warm_start")  # whose results are the design's: the first of them that was measured
-REFERENCES = ("warm_start", "first_row", "bm25_no_tests_top1", "bm25_top1", "base")  # each design is set against these
+# Each design is set against these and the first file of every other ranking.
+REFERENCES = ("warm_start", "first_row", "bm25_no_tests_top1", "bm25_top1", "base")
 STARTS = ("warm_start", "base")  # those of them that training begins with
-ORACLES = frozenset({"oracle", "oracle_met"})  # has seen the gold files: a ceiling, never a rival
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,7 @@ class Retriever:
     Attributes:
         label: of the design, or the retriever's own name.
         design: whether it is one of the compared designs.
+        oracle: has seen the gold files: a ceiling, never a rival.
         scores: measure's column -> scores on the measure's issues; one that some of them lacks is left out.
         interval: of the mean F0.5, over runs (of a design), repositories and issues.
         f05_median: over issues, of the mean over runs.
@@ -40,6 +41,7 @@ class Retriever:
     scores: Mapping[str, Scores]
     interval: Interval
     f05_median: float
+    oracle: bool = False
 
     @property
     def runs(self) -> int:
@@ -207,6 +209,7 @@ def _retriever(
         scores=scores,
         interval=mean_interval(primary, repositories, resamples=resamples, seed=seed),
         f05_median=median(primary.by_issue.tolist()),
+        oracle=rows[0][0].kind == "oracle",
     )
 
 
@@ -228,7 +231,8 @@ def _between(
 
 def _against(retrievers: Sequence[Retriever], repositories: Sequence[str], resamples: int, seed: int) -> list[Contrast]:
     by_label = {retriever.label: retriever for retriever in retrievers if not retriever.design}
-    references = [by_label[name] for name in REFERENCES if name in by_label]
+    further = [name for name, line in by_label.items() if name.endswith("_top1") and not line.oracle]
+    references = [by_label[name] for name in dict.fromkeys((*REFERENCES, *further)) if name in by_label]
     pairs = [(design, other) for design in retrievers if design.design for other in references]
     return _family(pairs, PRIMARY.column, repositories, resamples, seed)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from codegrep.compare import figures
-from codegrep.compare.analysis import ORACLES, Analysis, Contrast, Retriever
+from codegrep.compare.analysis import Analysis, Contrast, Retriever
 from codegrep.compare.cost import cost_rows
 from codegrep.compare.designs import ComparedDesign, shorten
 from codegrep.compare.events import EventRow, alarms, event_rows
@@ -134,7 +134,7 @@ def _head(one: Measure, analysis: Analysis) -> str:
 
 
 def _retrieval_row(line: Retriever, columns: Sequence[str]) -> tuple[str, ...]:
-    label = f"{line.label} *" if line.label in ORACLES else line.label
+    label = f"{line.label} *" if line.oracle else line.label
     d = line.interval
     return (
         label,

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from codegrep.compare.analysis import ORACLES, Analysis, Retriever
+from codegrep.compare.analysis import Analysis, Retriever
 from codegrep.compare.designs import ComparedDesign
 from codegrep.compare.verdict import MARGIN
 from codegrep.tracking import style
@@ -210,7 +210,7 @@ def held_out_figure(analysis: Analysis) -> Figure:
 def _row_label(line: Retriever) -> str:
     if line.design:
         return f"{line.label} ({line.runs} run{'s' if line.runs > 1 else ''})"
-    return f"{line.label} (has seen the gold files)" if line.label in ORACLES else line.label
+    return f"{line.label} (has seen the gold files)" if line.oracle else line.label
 
 
 def difference_figure(analysis: Analysis, margin: float = MARGIN) -> Figure | None:

@@ -47,6 +47,7 @@ class IssueRow:
     instance_id: str
     repo: str
     values: Mapping[str, float | None]
+    kind: str = ""
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,7 @@ def issue_rows(table: Any) -> list[IssueRow]:
                 retriever=str(line.pop("retriever")),
                 instance_id=str(line.pop("instance_id")),
                 repo=str(line.pop("repo")),
+                kind=str(line.pop("kind", "")),
                 values={name: _number(cell) for name, cell in line.items() if cell is None or _is_number(cell)},
             )
             for line in lines

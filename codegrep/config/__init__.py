@@ -10,12 +10,13 @@ from codegrep.config.answer_judge import AnswerJudgeConfig
 from codegrep.config.cluster import ClusterConfig, SubmitConfig
 from codegrep.config.data import DataConfig, SourceConfig, SplitConfig
 from codegrep.config.engine import EngineConfig, OpenAIConfig, SyncConfig, VLLMConfig
-from codegrep.config.evaluate import MODELS, EvaluateConfig
+from codegrep.config.evaluate import MODELS, SCRIPTED, EvaluateConfig
 from codegrep.config.experiment import Config
 from codegrep.config.governance import GovernanceConfig
 from codegrep.config.judge import JudgeConfig
 from codegrep.config.labels import LabelsConfig
 from codegrep.config.model import ModelConfig
+from codegrep.config.retriever import RetrieverConfig
 from codegrep.config.reward import FunctionConfig
 from codegrep.config.sandbox import SandboxConfig
 from codegrep.config.scale import ScaleConfig
@@ -57,6 +58,8 @@ __all__ = [
     "ModelConfig",
     "OpenAIConfig",
     "RailConfig",
+    "RetrieverConfig",
+    "SCRIPTED",
     "SandboxConfig",
     "ScaleConfig",
     "SearchConfig",

@@ -8,7 +8,8 @@ from codegrep.config.setting import group, setting
 
 Model = Literal["base", "warm_start", "trained", "loaded"]
 MODELS: tuple[Model, ...] = get_args(Model)
-Baseline = Literal["bm25", "bm25_no_tests", "first_row", "oracle", "oracle_met"]
+SCRIPTED = ("first_row", "oracle", "oracle_met")
+"""Rows of the scripted search; they are asked for like retrievers and have no file in conf/retriever."""
 
 
 @group
@@ -16,7 +17,9 @@ class EvaluateConfig:
     """conf/evaluate."""
 
     models: list[Model] = setting("models that are measured")
-    baselines: list[Baseline] = setting("baselines that are measured")
+    retrievers: list[str] = setting(
+        "retrievers that are measured: files of conf/retriever, first_row, oracle, oracle_met"
+    )
     temperature: float = setting("0: greedy", ge=0)
     bootstrap: int = setting("resamples of the intervals", ge=1)
     batch: int = setting("issues of a block, answered together", ge=1)

@@ -18,6 +18,7 @@ from codegrep.config.governance import GovernanceConfig
 from codegrep.config.judge import JudgeConfig
 from codegrep.config.labels import LabelsConfig
 from codegrep.config.model import ModelConfig
+from codegrep.config.retriever import RetrieverConfig
 from codegrep.config.reward import FunctionConfig
 from codegrep.config.sandbox import SandboxConfig
 from codegrep.config.scale import ScaleConfig
@@ -53,6 +54,7 @@ class Config:
     answer_judge: AnswerJudgeConfig = setting("see answer_judge")
     train: TrainConfig = setting("see train")
     evaluate: EvaluateConfig = setting("see evaluate")
+    retrievers: dict[str, RetrieverConfig] = setting("see retrievers")
     sandbox: SandboxConfig = setting("see sandbox")
     scale: ScaleConfig = setting("see scale")
     cluster: ClusterConfig = setting("see cluster")
@@ -85,7 +87,7 @@ class Config:
                 "evaluate.models and evaluate.loaded do not fit together; measure a model of MLflow with "
                 "python -m codegrep evaluate model=models:/NAME@ALIAS",
             ),
-            (not (self.evaluate.models or self.evaluate.baselines), "evaluate.models and baselines are both empty"),
+            (not (self.evaluate.models or self.evaluate.retrievers), "evaluate.models and retrievers are both empty"),
             (self._selection_takes_all(), self._selection_advice()),
             (
                 self.sweep is not None and not (self.train.checkpoint_selection.every and self.train.grpo.enabled),

@@ -50,13 +50,14 @@ def public_name(path: str) -> str:
     return Path(path).expanduser().absolute().name if Path(path).expanduser().exists() else path
 
 
-def provide(path: str, folder: Path | None = None, *, revision: str | None = None) -> Path:
+def provide(path: str, folder: Path | None = None, *, revision: str | None = None, chat: bool = True) -> Path:
     """Bring a model onto this machine and check it. May be called twice and from several processes.
 
     Args:
         path: "provided:NAME", a local folder, or a hub id ("owner/name").
         folder: of provided models; default `models_folder()`.
         revision: hub revision (branch, tag or commit); for a hub id only.
+        chat: False for a model that embeds texts, which has no chat template.
 
     Returns:
         Absolute folder with config, safetensors weights and a tokenizer with a chat template.
@@ -69,10 +70,10 @@ def provide(path: str, folder: Path | None = None, *, revision: str | None = Non
         return _make(path.removeprefix(PROVIDED_PREFIX), (folder or models_folder()).expanduser().absolute())
     local = Path(path).expanduser().absolute()
     if local.exists():
-        check_folder(local)
+        check_folder(local, chat=chat)
         return local
     if _HUB_ID.fullmatch(path):
-        return _from_hub(path, revision)
+        return _from_hub(path, revision, chat)
     raise ModelError(
         f"model folder {path} does not exist",
         f"Give a local folder, a hub id (owner/name), or one of {', '.join(PROVIDED_PREFIX + n for n in PROVIDED)}",
@@ -151,7 +152,7 @@ def _make(name: str, folder: Path) -> Path:
     return make_once(folder, name, PROVIDED[name], chat=name != minilm.NAME)
 
 
-def _from_hub(hub_id: str, revision: str | None) -> Path:
+def _from_hub(hub_id: str, revision: str | None, chat: bool) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -179,7 +180,7 @@ def _from_hub(hub_id: str, revision: str | None) -> Path:
             f"there is no model folder {hub_id} here, and the model hub cannot be reached for model {hub_id}", by_hand
         ) from error
     folder = Path(snapshot)
-    check_folder(folder)
+    check_folder(folder, chat=chat)
     return folder
 
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
-import pkgutil
-import types
-import typing
 from collections import Counter
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import cast
 
 from codegrep.config import DataConfig, SourceConfig, SplitConfig
 from codegrep.errors import CodegrepError, ConfigError, DataError
@@ -17,6 +12,7 @@ from codegrep.issues.issue import Issue
 from codegrep.issues.roles import kept_out
 from codegrep.issues.source import IssueSource, LoadResult
 from codegrep.issues.splits import draw, names_roles, roles_by_name, side_of
+from codegrep.named import check_arguments, named_class
 
 
 @dataclass
@@ -123,65 +119,9 @@ def build_source(name: str, config: SourceConfig) -> IssueSource:
         ConfigError: one line that names the key under data.sources.
     """
     key = f"data.sources.{name}"
-    try:
-        kind = pkgutil.resolve_name(config.kind)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(
-            f"{key}.kind {config.kind!r} cannot be found: {error}", "Give a dotted name package.module.Class"
-        ) from error
-    if not inspect.isclass(kind) or not callable(getattr(kind, "load", None)):
-        raise ConfigError(f"{key}.kind {config.kind!r} is no issue source", "It must be a class with a method load()")
-    _check_arguments(key, kind, config.args)
+    kind = named_class(config.kind, f"{key}.kind", "load", "issue source")
+    check_arguments(kind, config.args, f"{key}.args")
     try:
         return cast(IssueSource, kind(**config.args))
     except CodegrepError as error:
         raise ConfigError(f"{key}.args: {error.what}", error.fix) from error
-
-
-def _check_arguments(key: str, kind: type, arguments: dict[str, Any]) -> None:
-    signature = inspect.signature(kind)
-    known = list(signature.parameters)
-    free = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())
-    for name, value in arguments.items():
-        if name not in signature.parameters and not free:
-            raise ConfigError(f"{key}.args.{name} is not known to {kind.__name__}", f"Known: {', '.join(known)}")
-        if value == "???":
-            raise ConfigError(f"{key}.args.{name} is not set", f"Set {key}.args.{name}=...")
-    try:
-        signature.bind(**arguments)
-    except TypeError as error:
-        raise ConfigError(f"{key}.args: {error}", f"Known: {', '.join(known)}") from error
-    hints = typing.get_type_hints(vars(kind).get("__init__", kind))
-    for name, value in arguments.items():
-        if name in hints and not _fits(value, hints[name]):
-            raise ConfigError(f"{key}.args.{name} is {value!r}", f"Expected {_shown(hints[name])}")
-
-
-def _fits(value: object, hint: Any) -> bool:
-    """A shallow check of plain YAML values against the annotations that sources use; unknown annotations accept all."""
-    origin = typing.get_origin(hint)
-    if origin in {types.UnionType, typing.Union}:
-        return any(_fits(value, part) for part in typing.get_args(hint))
-    if hint is type(None):
-        return value is None
-    if origin in {list, tuple, Sequence, Collection}:
-        items = typing.get_args(hint)[:1]
-        return (
-            isinstance(value, Sequence)
-            and not isinstance(value, str)
-            and all(_fits(one, part) for part in items for one in value)
-        )
-    if hint in {int, float}:
-        allowed = (int, float) if hint is float else int
-        return isinstance(value, allowed) and not isinstance(value, bool)
-    if hint in {str, bool}:
-        return isinstance(value, hint)
-    return True
-
-
-def _shown(hint: Any) -> str:
-    return (
-        hint.__name__
-        if isinstance(hint, type) and not typing.get_args(hint)
-        else str(hint).replace("collections.abc.", "")
-    )

@@ -12,6 +12,8 @@ from statistics import fmean, median
 
 from codegrep.metrics.scores import ROUNDING, f_beta, precision, recall
 
+CUTS = (1, 5, 10, 20)
+AT_CUTS = tuple(f"{measure}_at_{k}" for measure in ("hit", "recall", "precision") for k in CUTS)
 GOOD = 0.8  # the paper's "share F >= 0.8"
 
 
@@ -21,7 +23,7 @@ class IssueScore:
 
     Attributes:
         instance_id, repo: of the issue; scores of two retrievers are paired by the first and clustered by the second.
-        f05: file F-beta with β = 0.5.
+        f05, f1: file F-beta with β = 0.5 and 1.
         precision, recall: of files. An empty list has 0 for all three, unless there are no gold files either.
         hit: 1.0 when at least one gold file is in the list.
         good: 1.0 when f05 >= 0.8.
@@ -31,6 +33,7 @@ class IssueScore:
     instance_id: str
     repo: str
     f05: float
+    f1: float
     precision: float
     recall: float
     hit: float
@@ -45,7 +48,7 @@ class Summary:
     Attributes:
         issues: number of issues.
         f05_mean, f05_median: of IssueScore.f05.
-        precision, recall, hit: means.
+        f1, precision, recall, hit: means.
         share_08: share of issues with f05 >= 0.8.
         files: mean length of the list.
     """
@@ -53,6 +56,7 @@ class Summary:
     issues: int
     f05_mean: float
     f05_median: float
+    f1: float
     precision: float
     recall: float
     hit: float
@@ -77,12 +81,29 @@ def score_issue(
         instance_id=instance_id,
         repo=repo,
         f05=f05,
+        f1=f_beta(listed, gold, 1.0),
         precision=precision(listed, gold),
         recall=recall(listed, gold),
         hit=float(bool(set(listed) & set(gold))),
         good=float(f05 >= GOOD - ROUNDING),
         files=len(listed),
     )
+
+
+def at_cuts(files: Sequence[str], gold: Collection[str]) -> dict[str, float]:
+    """Score the first k files of a ranking for each k of CUTS.
+
+    Returns:
+        hit_at_k (1.0 where one of them is gold), recall_at_k (share of gold), precision_at_k (gold files by k).
+    """
+    listed, relevant = list(dict.fromkeys(files)), set(gold)
+    scores = {}
+    for k in CUTS:
+        found = len(relevant.intersection(listed[:k]))
+        scores[f"hit_at_{k}"] = float(found > 0)
+        scores[f"recall_at_{k}"] = recall(listed[:k], relevant)
+        scores[f"precision_at_{k}"] = found / k
+    return scores
 
 
 def summarise(scores: Sequence[IssueScore]) -> Summary:
@@ -99,6 +120,7 @@ def summarise(scores: Sequence[IssueScore]) -> Summary:
         issues=len(scores),
         f05_mean=fmean(score.f05 for score in scores),
         f05_median=median(score.f05 for score in scores),
+        f1=fmean(score.f1 for score in scores),
         precision=fmean(score.precision for score in scores),
         recall=fmean(score.recall for score in scores),
         hit=fmean(score.hit for score in scores),

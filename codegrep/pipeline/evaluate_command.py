@@ -21,7 +21,7 @@ examples:
   python -m codegrep evaluate model=v3-seed0-1a2b3c4d
   python -m codegrep evaluate model=models:/codegrep-retriever@best
   python -m codegrep evaluate model=models:/codegrep-retriever/3 data=git_history data.sources.git_history.args.path=.
-  python -m codegrep evaluate model=runs:/4f1c…  evaluate.baselines=[bm25_no_tests]
+  python -m codegrep evaluate model=runs:/4f1c…  evaluate.retrievers=[bm25_no_tests]
 
 The policy is put together from the adapters in MLflow and the base model that they name; the agent, the tools and the
 data are those of its training unless others are named. Everything else are overrides as for an experiment.

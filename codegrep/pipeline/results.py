@@ -7,13 +7,15 @@ repository nothing is known about others: its issues are the units then, and `ca
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal
 
+import numpy as np
+
 from codegrep.metrics.bootstrap import Comparison, Interval, bootstrap_mean, compare, holm
-from codegrep.metrics.retrieval import IssueScore, summarise
+from codegrep.metrics.retrieval import AT_CUTS, IssueScore, summarise
 from codegrep.metrics.runs import few_repositories
 from codegrep.tracking.rows import EvaluationRow
 
@@ -27,19 +29,13 @@ KINDS: Mapping[str, Kind] = {
     "oracle": "oracle",
     "oracle_met": "oracle",
 }
-# Pairs that the report compares, better-supposed first; those whose retrievers were not measured are left out.
-PAIRS = (
-    ("trained", "bm25_no_tests_top1"),
-    ("trained", "bm25_top1"),
-    ("trained", "first_row"),
-    ("trained", "warm_start"),
-    ("warm_start", "bm25_no_tests_top1"),
-    ("warm_start", "first_row"),
-    ("warm_start", "base"),
-    ("loaded", "bm25_no_tests_top1"),
-    ("loaded", "bm25_top1"),
-    ("loaded", "first_row"),
-)
+# What a model is compared with beside the first file of every ranking.
+BESIDE: Mapping[str, tuple[str, ...]] = {
+    "trained": ("first_row", "warm_start"),
+    "warm_start": ("first_row", "base"),
+    "loaded": ("first_row",),
+}
+REFERENCE = "bm25_no_tests_top1"  # what every other ranking is compared with
 
 
 WHOLE, FIRST_FILE, MINED = "whole list", "first file", "mined targets"
@@ -71,16 +67,19 @@ def evaluation_rows(table: Sequence[Mapping[str, Any]], resamples: int) -> list[
         rows.append(
             EvaluationRow(
                 retriever=retriever,
-                kind=KINDS.get(retriever, "baseline"),
+                kind=_kind(mine[0]),
                 issues=summary.issues,
                 repositories=len({row["repo"] for row in mine}),
                 f05_mean=summary.f05_mean,
                 f05_low=interval.low,
                 f05_high=interval.high,
                 f05_median=summary.f05_median,
+                f05_top1=_mean(mine, "f05_top1"),
+                f1=summary.f1,
                 precision=summary.precision,
                 recall=summary.recall,
                 share_08=summary.share_08,
+                hit=summary.hit,
                 files=summary.files,
                 turns=_mean(mine, "turns"),
                 calls=_mean(mine, "calls"),
@@ -88,6 +87,11 @@ def evaluation_rows(table: Sequence[Mapping[str, Any]], resamples: int) -> list[
                 seconds_per_issue=_mean(mine, "seconds_per_issue"),
                 latency_seconds=_mean(mine, "latency_seconds"),
                 latency_issues=_count(mine, "latency_seconds"),
+                query_seconds_p50=_quantile(mine, "query_seconds", 0.5),
+                query_seconds_p95=_quantile(mine, "query_seconds", 0.95),
+                index_seconds=_mean(mine, "index_seconds"),
+                index_bytes=_mean(mine, "index_bytes"),
+                at={name: value for name in AT_CUTS if (value := _mean(mine, name)) is not None},
                 f05_mined=against_mined.estimate if against_mined else None,
                 f05_mined_low=against_mined.low if against_mined else None,
                 f05_mined_high=against_mined.high if against_mined else None,
@@ -104,7 +108,8 @@ def evaluation_rows(table: Sequence[Mapping[str, Any]], resamples: int) -> list[
 
 
 def comparisons(table: Sequence[Mapping[str, Any]], resamples: int) -> list[Pair]:
-    """The pairs of PAIRS on each of ON, with p-values corrected by Holm within each."""
+    """Models against others, rankings against BM25, on each of ON, with p-values corrected by Holm within each."""
+    ranked = _ranked(table)
     pairs: list[Pair] = []
     for on, column in ON.items():
         measured = [row for row in table if row.get(column) is not None]
@@ -115,12 +120,34 @@ def comparisons(table: Sequence[Mapping[str, Any]], resamples: int) -> list[Pair
         for row in measured:
             values.setdefault(row["retriever"], {})[row["instance_id"]] = float(row[column])
         made = {}
-        for a, b in PAIRS:
-            if a in values and b in values and values[a].keys() == values[b].keys():
+        for a, b in _pairs(values, ranked):
+            if values[a].keys() == values[b].keys():
                 made[a, b] = compare(values[a], values[b], resamples=resamples, repositories=units)
         corrected = holm({f"{a} {b}": c.p_value for (a, b), c in made.items()})
         pairs += [Pair(a, b, on, count, c, corrected[f"{a} {b}"]) for (a, b), c in made.items()]
     return pairs
+
+
+def _ranked(table: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The first files of the rankings that were measured, BM25's first."""
+    firsts = dict.fromkeys(
+        row["retriever"] for row in table if row["retriever"].endswith("_top1") and _kind(row) == "baseline"
+    )
+    return sorted(firsts, key=lambda name: name != REFERENCE)
+
+
+def _pairs(measured: Collection[str], ranked: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Pairs whose retrievers were measured, the better-supposed one first."""
+    for model, others in BESIDE.items():
+        yield from ((model, other) for other in (*ranked, *others) if model in measured and other in measured)
+    yield from (
+        (other, REFERENCE) for other in ranked if other in measured and REFERENCE in measured and other != REFERENCE
+    )
+
+
+def _kind(row: Mapping[str, Any]) -> Kind:
+    kind: Kind = KINDS.get(row["retriever"]) or row.get("kind") or "baseline"
+    return kind
 
 
 def cautions(rows: Sequence[EvaluationRow], pairs: Sequence[Pair]) -> list[str]:
@@ -141,6 +168,11 @@ def _score(row: Mapping[str, Any]) -> IssueScore:
 def _mean(rows: Sequence[Mapping[str, Any]], column: str) -> float | None:
     values = [float(row[column]) for row in rows if row.get(column) is not None]
     return fmean(values) if values else None
+
+
+def _quantile(rows: Sequence[Mapping[str, Any]], column: str, share: float) -> float | None:
+    values = [float(row[column]) for row in rows if row.get(column) is not None]
+    return float(np.quantile(values, share)) if values else None
 
 
 def _count(rows: Sequence[Mapping[str, Any]], column: str) -> int | None:

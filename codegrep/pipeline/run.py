@@ -18,7 +18,7 @@ from typing import Any
 from codegrep.config import Config
 from codegrep.errors import CodegrepError, ConfigError, DiskError
 from codegrep.overrides import typed_command
-from codegrep.pipeline import prepared, run_identity
+from codegrep.pipeline import prepared, retrieval, run_identity
 from codegrep.pipeline.mined_targets import TrainingSet
 from codegrep.pipeline.policies.engines import backend_of
 from codegrep.pipeline.policies.policy_files import Policies, check_model
@@ -131,6 +131,8 @@ def run_experiment(config: Config, experiment: str = "") -> None:
     if any(STAGES[stage].on_model for stage in config.stages):
         check_model(config.model.path)
         backend_of(config.engine).check(config)
+    if "evaluate" in config.stages:
+        retrieval.check(config, places)
     run_folder = places.runs / run_name(config)
     with hold(run_folder, "run", "Wait for it, or change seed or name."), stoppable():
         try:

@@ -27,27 +27,24 @@ class Seconds:
 
     Attributes:
         instance_id: of the issue.
-        retriever: where a worker answers for several; else "".
         alone: latency of this issue, answered alone; else throughput: wall time of its block by the block's issues.
     """
 
     instance_id: str
-    retriever: str
     alone: bool
     seconds: float
 
 
 @dataclass
 class Times:
-    """What was measured of one worker's retrievers, by (instance_id, retriever)."""
+    """What was measured of one worker, by instance id."""
 
-    in_blocks: dict[tuple[str, str], float] = field(default_factory=dict)
-    alone: dict[tuple[str, str], float] = field(default_factory=dict)
+    in_blocks: dict[str, float] = field(default_factory=dict)
+    alone: dict[str, float] = field(default_factory=dict)
 
-    def of(self, instance_id: str, retriever: str = "") -> Row:
+    def of(self, instance_id: str) -> Row:
         """Return the columns of a row; None where it was not measured."""
-        key = (instance_id, retriever)
-        return {"seconds_per_issue": self.in_blocks.get(key), "latency_seconds": self.alone.get(key)}
+        return {"seconds_per_issue": self.in_blocks.get(instance_id), "latency_seconds": self.alone.get(instance_id)}
 
 
 def sample(issues: Sequence[Issue], count: int) -> list[Issue]:
@@ -76,11 +73,11 @@ def note(folder: Path, rows: Sequence[Row], *, alone: bool, of: Collection[str])
     """
     with (folder / _FILE).open("a", encoding="utf-8") as out:
         for row in rows:
-            rollout = row.get("rollout", row)
+            rollout = row["rollout"]
             if rollout["instance_id"] not in of or rollout.get("error"):
                 continue
             seconds = _own_seconds(row) if alone else row["seconds_per_issue"]
-            one = Seconds(rollout["instance_id"], row.get("retriever", ""), alone, seconds)
+            one = Seconds(rollout["instance_id"], alone, seconds)
             out.write(json.dumps(asdict(one)) + "\n")
 
 
@@ -89,7 +86,7 @@ def read(folder: Path) -> Times:
     times = Times()
     for row in read_lines(folder / _FILE):
         one = Seconds(**row)
-        (times.alone if one.alone else times.in_blocks)[one.instance_id, one.retriever] = one.seconds
+        (times.alone if one.alone else times.in_blocks)[one.instance_id] = one.seconds
     return times
 
 
@@ -105,7 +102,5 @@ def read_lines(path: Path) -> list[Row]:
 
 
 def _own_seconds(row: Row) -> float:
-    """Add up generation and tools of a rollout; of BM25 the query, its index being there."""
-    if "rollout" not in row:
-        return float(row["seconds"])
+    """Add up generation and tools of a rollout."""
     return float(sum(turn["seconds_generation"] + turn["seconds_tools"] for turn in row["rollout"]["turns"]))

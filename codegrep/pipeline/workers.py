@@ -1,19 +1,21 @@
-"""What Ray Data's actors do with a batch of issues: the scripted teacher, an agent with a model, BM25 on a worktree."""
+"""What Ray Data's actors do with issues: the scripted teacher, an agent with a model, retrievers on a tree."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codegrep.config import AgentConfig, TeacherConfig, ToolsConfig
+from codegrep.config import AgentConfig, RetrieverConfig, TeacherConfig, ToolsConfig
 from codegrep.engines import Sampling
-from codegrep.errors import CodegrepError, InfrastructureError
+from codegrep.errors import CodegrepError, DiskError, InfrastructureError, RepositoryError
 from codegrep.issues import Issue
 from codegrep.issues.source import RepositoryLocation
 from codegrep.protocol.chat import ChatFormat
+from codegrep.retrievers.retriever import DEPTH, Retriever
 from codegrep.rollout.loop import RolloutLoop, TurnRunner
 from codegrep.rollout.policy import ScriptedPolicy
 from codegrep.rollout.record import to_row
@@ -103,8 +105,17 @@ class AgentWorker:
         return [{"rollout": to_row(rollout)} for rollout in self._loop.run_until_complete(work)]
 
 
-class BM25Worker:
-    """BM25 over the tree at the base commit, with and without test files, top 2. A row an issue and variant."""
+class TreeWorker:
+    """Asks retrievers about the tree at the base commit, all of them in one lease. A row an issue and retriever.
+
+    Args:
+        root: folder of the sandbox.
+        locations: of the repositories.
+        min_free_gib, max_worktrees, clone_timeout: of conf/sandbox.
+        retrievers: to ask.
+        index: folder where indexes are kept.
+        done: instance ids by retriever that are not asked.
+    """
 
     def __init__(
         self,
@@ -113,36 +124,47 @@ class BM25Worker:
         min_free_gib: float,
         max_worktrees: int,
         clone_timeout: float,
+        retrievers: Sequence[RetrieverConfig],
+        index: str,
+        done: Mapping[str, Collection[str]],
     ) -> None:
-        from codegrep.retrievers.bm25 import BM25, TreeIndexer
+        from codegrep.retrievers.registry import open_retriever
         from codegrep.sandbox.repositories import Repositories
         from codegrep.sandbox.worktrees import Worktrees
 
         repositories = Repositories(Path(root) / "bare", clone_timeout, locations)
         self._worktrees = Worktrees(Path(root) / "trees", repositories, min_free_gib, max_worktrees)
-        indexer = TreeIndexer()
-        self._retrievers = [BM25(top_k=2, include_tests=tests, indexer=indexer) for tests in (True, False)]
+        self._retrievers = {one.name: open_retriever(one, Path(index), evaluation=True) for one in retrievers}
+        self._done = done
 
     def answer(self, issues: Sequence[Issue]) -> list[dict[str, Any]]:
-        """Return rows; an issue whose tree cannot be had has an error in place of files."""
-        rows = []
-        for issue in issues:
-            try:
-                with self._worktrees.lease(issue.repo, issue.base_commit) as lease:
-                    for retriever in self._retrievers:
-                        found = retriever.retrieve(issue, lease.path)
-                        rows.append(
-                            {
-                                "instance_id": issue.instance_id,
-                                "retriever": retriever.name,
-                                "files": list(found.files),
-                                "seconds": found.seconds,
-                                **found.detail,
-                            }
-                        )
-            except (CodegrepError, InfrastructureError) as error:
-                rows.extend(
-                    {"instance_id": issue.instance_id, "retriever": r.name, "files": [], "error": str(error)}
-                    for r in self._retrievers
-                )
-        return rows
+        """Return rows; where a tree cannot be had, or a retriever cannot read it, an error in place of files."""
+        return [row for issue in issues for row in self._of(issue)]
+
+    def _of(self, issue: Issue) -> list[dict[str, Any]]:
+        asked = {n: r for n, r in self._retrievers.items() if issue.instance_id not in self._done.get(n, ())}
+        try:
+            with self._worktrees.lease(issue.repo, issue.base_commit) as lease:
+                return [_retrieved(name, retriever, issue, lease.path) for name, retriever in asked.items()]
+        except (RepositoryError, InfrastructureError, DiskError) as error:
+            return [_lost(name, issue, error) for name in asked]
+
+
+def _retrieved(name: str, retriever: Retriever, issue: Issue, tree: Path) -> dict[str, Any]:
+    started = time.perf_counter()
+    try:
+        answer = retriever.retrieve(issue, tree)
+    except (RepositoryError, InfrastructureError) as error:
+        return _lost(name, issue, error)
+    return {
+        "instance_id": issue.instance_id,
+        "retriever": name,
+        "files": list(dict.fromkeys(answer.files))[:DEPTH],
+        "seconds": answer.seconds,
+        "elapsed": time.perf_counter() - started,
+        **answer.detail,
+    }
+
+
+def _lost(name: str, issue: Issue, error: CodegrepError) -> dict[str, Any]:
+    return {"instance_id": issue.instance_id, "retriever": name, "files": [], "error": str(error)}

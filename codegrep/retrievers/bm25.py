@@ -5,21 +5,20 @@ from __future__ import annotations
 import re
 import time
 from collections import Counter, OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from hashlib import sha1
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from codegrep.errors import RepositoryError
 from codegrep.index.okapi import Okapi
 from codegrep.index.terms import term_id
-from codegrep.index.tree import walk
 from codegrep.issues.issue import Issue
-from codegrep.issues.paths import is_test_path
-from codegrep.retrievers.retriever import Retrieved
+from codegrep.retrievers.files import FileState, ranked_files
+from codegrep.retrievers.retriever import DEPTH, Retrieved, array_bytes
 
 # The paper's list, and git's own folder.
 _DELETED = re.compile(r"[^a-zA-Z0-9_./\s]+")
@@ -63,16 +62,6 @@ def okapi_of(documents: Sequence[TermCounts]) -> Okapi:
 
 
 @dataclass(frozen=True)
-class _FileState:
-    """A file as the file system describes it; equal states mean equal content."""
-
-    path: str
-    size: int
-    modified_ns: int
-    inode: int
-
-
-@dataclass(frozen=True)
 class TreeIndex:
     """What one tree is ranked with.
 
@@ -105,7 +94,7 @@ class TreeIndexer:
         self._max_indexes = max_indexes
         self._documents: dict[bytes, TermCounts] = {}
         self._entries = 0
-        self._indexes: OrderedDict[tuple[Path, bool, bool], tuple[tuple[_FileState, ...], TreeIndex]] = OrderedDict()
+        self._indexes: OrderedDict[tuple[Path, bool, bool], tuple[tuple[FileState, ...], TreeIndex]] = OrderedDict()
 
     def index(self, tree: Path, *, include_tests: bool, with_paths: bool) -> TreeIndex:
         """Index of the Python files of `tree`, a kept one where no file has changed since.
@@ -114,7 +103,7 @@ class TreeIndexer:
             RepositoryError: there is no such folder.
         """
         key = (tree, include_tests, with_paths)
-        states = tuple(_python_files(tree, include_tests=include_tests))
+        states = ranked_files(tree, include_tests=include_tests)
         kept = self._indexes.get(key)
         if kept is not None and kept[0] == states:
             self._indexes.move_to_end(key)
@@ -126,7 +115,7 @@ class TreeIndexer:
             self._indexes.popitem(last=False)
         return index
 
-    def _build(self, tree: Path, states: Sequence[_FileState], *, with_paths: bool) -> TreeIndex:
+    def _build(self, tree: Path, states: Sequence[FileState], *, with_paths: bool) -> TreeIndex:
         started = time.perf_counter()
         if self._entries > self._max_entries:
             self._documents, self._entries = {}, 0
@@ -156,18 +145,17 @@ class BM25:
     """BM25 Okapi, top K files; a Retriever.
 
     The query is the whole statement of the issue. Files are inserted in the order of their paths, which decides ties.
-    Only files with a score that is not 0 are given, so there may be fewer than K; an issue or a tree without words
-    gives none.
+    Only files with a score that is not 0 are given, so there may be fewer than top_k; an issue or a tree without words
+    gives none. The paper gives 2, which was chosen near CodeGrep's own mean of 1.31.
 
     Args:
-        top_k: files given (paper: 2; it was chosen near CodeGrep's own mean of 1.31).
         include_tests: test files are documents (the paper's default). False leaves them out of the index, and so of the
             term statistics.
         path_weight: weight of a second index over path tokens. 2 is the paper's variant B, whose numbers it gives; 0
             ranks by content alone. The paper sees no effect of it. With the path tokens chosen here the variant is the
             stronger baseline where test files are left out.
-        indexer: shared by retrievers that rank the same trees; None makes an own one.
-        name: label; None makes one from the arguments.
+        top_k: files given.
+        indexer: shared by retrievers that rank the same trees; None is that of the process.
 
     Raises:
         ValueError: top_k is not positive or path_weight is negative.
@@ -175,24 +163,17 @@ class BM25:
 
     def __init__(
         self,
-        top_k: int = 2,
         include_tests: bool = True,
         path_weight: float = 2.0,
+        top_k: int = DEPTH,
         indexer: TreeIndexer | None = None,
-        name: str | None = None,
     ) -> None:
         if top_k < 1 or path_weight < 0:
             raise ValueError(f"top_k must be positive and path_weight not negative, got {top_k} and {path_weight}")
         self.top_k = top_k
         self.include_tests = include_tests
         self.path_weight = path_weight
-        self.indexer = indexer or TreeIndexer()
-        self._name = name or "bm25" + ("" if include_tests else "_no_tests") + ("" if path_weight else "_content")
-
-    @property
-    def name(self) -> str:
-        """Label of its rows; the same for every top_k, as the first K files are."""
-        return self._name
+        self.indexer = indexer or _shared_indexer()
 
     def retrieve(self, issue: Issue, tree: Path) -> Retrieved:
         """Rank the Python files of `tree`; seconds is the query alone. See `Retriever.retrieve`."""
@@ -200,7 +181,9 @@ class BM25:
         started = time.perf_counter()
         ranked = self._rank(issue.problem_statement, index)
         seconds = time.perf_counter() - started
-        return Retrieved(ranked, seconds, {"documents": float(len(index.files)), "index_seconds": index.seconds})
+        size = array_bytes(index.content, *([index.paths] if index.paths else []))
+        detail = {"documents": float(len(index.files)), "index_seconds": index.seconds, "index_bytes": size}
+        return Retrieved(ranked, seconds, detail)
 
     def _rank(self, text: str, index: TreeIndex) -> tuple[str, ...]:
         query = [term_id(token) for token in tokenise(text)]
@@ -211,13 +194,6 @@ class BM25:
         return tuple(index.files[document] for document in best[: self.top_k] if scores[document] != 0)
 
 
-def _python_files(tree: Path, *, include_tests: bool) -> Iterator[_FileState]:
-    """Regular .py files in the order of their paths. Links are left out: they repeat a file or lead out of the tree."""
-    if not tree.is_dir():
-        raise RepositoryError(f"there is no folder {tree}", "Prepare the repositories again")
-    found = []
-    for path, entry in walk(tree):
-        if path.endswith(".py") and (include_tests or not is_test_path(path)):
-            status = entry.stat(follow_symlinks=False)
-            found.append(_FileState(path, status.st_size, status.st_mtime_ns, status.st_ino))
-    return iter(sorted(found, key=lambda state: state.path))
+@cache
+def _shared_indexer() -> TreeIndexer:
+    return TreeIndexer()

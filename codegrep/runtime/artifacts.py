@@ -63,6 +63,11 @@ class Places:
         return self.sandbox / "bare"
 
     @property
+    def index(self) -> Path:
+        """What retrievers know of file contents, by blob."""
+        return self.outputs / "index"
+
+    @property
     def runs(self) -> Path:
         """One folder a run: its lock, its MLflow run id, its report."""
         return self.outputs / "runs"

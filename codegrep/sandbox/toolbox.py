@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import inspect
 import json
 import logging
@@ -15,6 +14,7 @@ from typing import Any, cast
 
 from codegrep.config import ToolsConfig
 from codegrep.errors import CodegrepError, ConfigError
+from codegrep.named import named_class
 from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult
 from codegrep.sandbox.tools import ArgumentError, Outcome, SearchPrograms, Tool
 from codegrep.sandbox.tools.tool import Argument, fault, mistake
@@ -120,13 +120,7 @@ class Toolbox:
 
 
 def _make(name: str, limits: ToolsConfig, offered: Mapping[str, object]) -> Tool:
-    module, _, attribute = _NAMES.get(name, name).rpartition(".")
-    try:
-        kind: Callable[..., Any] | None = getattr(importlib.import_module(module), attribute) if module else None
-    except (ImportError, AttributeError) as error:
-        raise ConfigError(f"tools.names: {name} cannot be imported ({error})", "Check the dotted name.") from error
-    if not callable(kind):
-        raise ConfigError(f"tools.names: there is no tool {name}", f"Use {', '.join(_NAMES)} or a class's dotted name.")
+    kind: Callable[..., Any] = named_class(_NAMES.get(name, name), "tools.names:", "run", "tool")
     try:
         taken = inspect.signature(kind).parameters
         return cast(Tool, kind(limits, **{name: value for name, value in offered.items() if name in taken}))

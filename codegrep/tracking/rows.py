@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Literal
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
 
 from codegrep.tracking.names import evaluation
 
@@ -23,11 +23,16 @@ class EvaluationRow:
         f05_mean, f05_low, f05_high: macro mean of file F0.5 and its 95% bootstrap interval over repositories and the
             issues within them.
         repositories: that the issues come from.
-        f05_median, precision, recall: macro, in [0, 1].
+        f05_top1: F0.5 of the first file alone.
+        f05_median, f1, precision, recall, hit: macro, in [0, 1].
+        at: hit, recall and precision of the first k files of the ranking, by "<measure>_at_<k>"; a model's answer is
+            its ranking.
         share_08: share of issues with F0.5 >= 0.8.
         files: mean length of the answer.
         turns, calls, tokens: means of an issue; tokens are generated ones.
         seconds_per_issue: wall time of the blocks that issues were answered in, by issues: throughput, no latency.
+        query_seconds_p50, query_seconds_p95: quantiles of a ranking's time for one query, its index being there.
+        index_seconds, index_bytes: wall time of building a tree's index, and its size in memory; means over issues.
         latency_seconds: mean over `latency_issues` issues that were answered alone, one at a time.
         f05_mined, f05_mined_low, f05_mined_high: file F0.5 against mined target sets, on the `mined_issues` that have
             one.
@@ -63,13 +68,25 @@ class EvaluationRow:
     class_issues: int | None = None
     function_f1: float | None = None
     function_issues: int | None = None
+    f05_top1: float | None = None
+    f1: float | None = None
+    hit: float | None = None
+    query_seconds_p50: float | None = None
+    query_seconds_p95: float | None = None
+    index_seconds: float | None = None
+    index_bytes: float | None = None
+    at: Mapping[str, float] = field(default_factory=dict)
+
+    def flat(self) -> dict[str, Any]:
+        """The row as one level of values."""
+        values = {name: value for name, value in asdict(self).items() if name != "at"}
+        return {**self.at, **values}
 
     def metrics(self) -> dict[str, float]:
         """The row under the names of the catalogue: 'eval/<retriever>/<measure>'."""
-        values = asdict(self)
         return {
             evaluation(self.retriever, measure): float(value)
-            for measure, value in values.items()
+            for measure, value in self.flat().items()
             if measure not in ("retriever", "kind") and value is not None
         }
 

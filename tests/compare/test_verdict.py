@@ -84,6 +84,18 @@ def test_a_design_alone_is_still_set_against_the_baselines():
     assert "one run, so this is about that adapter alone" in one.against[0]
 
 
+def test_a_ranking_that_nobody_foresaw_is_a_reference_and_a_bound_is_none():
+    further = {"named_top1": "baseline", "named_top5": "baseline", "named_oracle_top1": "oracle"}
+    records = []
+    for made in (record("v3", seed, 0.9) for seed in (0, 1, 2)):
+        known = [row for row in made.rows if row.retriever == "bm25_no_tests_top1"]
+        more = [replace(row, retriever=name, kind=kind) for name, kind in further.items() for row in known]
+        records.append(replace(made, rows=[*made.rows, *more]))
+    found = analyse(group(records)[0], resamples=200)
+    assert [contrast.b for contrast in found.against] == ["bm25_no_tests_top1", "named_top1"]
+    assert [line.label for line in found.retrievers if line.oracle] == ["named_oracle_top1"]
+
+
 def test_three_designs_are_corrected_together():
     found = analysis({"v1": 0.1, "v2": 0.1, "v3": 0.9}, (0, 1, 2))
     assert len(found.primary) == 3

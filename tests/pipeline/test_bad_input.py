@@ -252,7 +252,7 @@ def test_weights_that_do_not_load_are_one_line_from_a_worker(experiment: Experim
         "train.warm_start.enabled=false",
         "train.grpo.enabled=false",
         "evaluate.models=[base]",
-        "evaluate.baselines=[]",
+        "evaluate.retrievers=[]",
     )
     line = Ended(done.process.returncode, done.stdout, done.stderr).line
     assert "lack" in line and str(model) in line

@@ -19,7 +19,7 @@ from tests.pipeline.experiments import HELD_OUT, Experiment, Running
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]  # whole runs; seconds on a busy machine
 STEPS = 4
 PROMPTS, GROUP = 2, 2
-LEAN = (f"train.grpo.steps={STEPS}", "evaluate.models=[trained]", "evaluate.baselines=[bm25]")
+LEAN = (f"train.grpo.steps={STEPS}", "evaluate.models=[trained]", "evaluate.retrievers=[bm25]")
 # An idle machine needs well under 15 seconds; a busy one is given more.
 SECONDS_TO_STOP = 60.0
 

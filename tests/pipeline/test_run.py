@@ -22,7 +22,7 @@ MODELS = ("base", "warm_start", "trained")
 RETRIEVERS = {
     *MODELS,
     *(f"{name}_top{k}" for name in ("bm25", "bm25_no_tests") for k in (1, 2)),
-    *("first_row", "oracle", "oracle_met"),
+    *("hybrid_top1", "first_row", "oracle", "oracle_met"),
 }
 CURVES = (
     "reward/total",

@@ -50,8 +50,8 @@ def test_the_warm_start_leaves_it_out_and_says_why(tmp_path: Path) -> None:
 
 def test_the_evaluation_counts_it_as_not_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: dict[str, Any] = {}
-    evaluation = SimpleNamespace(baselines=[], models=["trained"], targets=None)
-    config: Any = SimpleNamespace(evaluate=evaluation)
+    evaluation = SimpleNamespace(retrievers=[], models=["trained"], targets=None)
+    config: Any = SimpleNamespace(evaluate=evaluation, retrievers={})
     artifact: Any = SimpleNamespace(write_json=written.__setitem__)
     out = io.StringIO()
     rows = [{**evaluate._rollout_row(rolled_out(20)), "retriever": "trained"}]

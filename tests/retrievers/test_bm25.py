@@ -207,9 +207,3 @@ def test_missing_tree_and_wrong_arguments(tmp_path: Path) -> None:
 def test_meets_the_protocol() -> None:
     retriever: Retriever = BM25()
     assert isinstance(retriever, Retriever)
-    assert [BM25(include_tests=tests, path_weight=weight).name for tests in (True, False) for weight in (0, 2)] == [
-        "bm25_content",
-        "bm25",
-        "bm25_no_tests_content",
-        "bm25_no_tests",
-    ]

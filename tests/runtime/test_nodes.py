@@ -46,7 +46,7 @@ def test_a_run_spans_nodes_and_survives_their_loss_in_training_and_in_evaluation
             cluster,
             experiment,
             *("+experiment=v3", "train.workers=2", f"train.grpo.steps={STEPS}", "evaluate.actors=2"),
-            *("evaluate.models=[warm_start,trained]", "evaluate.baselines=[bm25]", "evaluate.batch=1"),
+            *("evaluate.models=[warm_start,trained]", "evaluate.retrievers=[bm25]", "evaluate.batch=1"),
             f"cluster.storage={tmp_path / 'storage'}",
         )
         running = experiment.start()
@@ -109,7 +109,7 @@ def test_a_sweep_runs_side_by_side_and_a_lost_node_costs_one_start(experiment: E
         on(
             cluster,
             experiment,
-            *("-m", "+experiment=v1,v3", "evaluate.models=[trained]", "evaluate.baselines=[bm25]"),
+            *("-m", "+experiment=v1,v3", "evaluate.models=[trained]", "evaluate.retrievers=[bm25]"),
         )
         running = experiment.start()
         running.until(lambda: running.stdout.count(": started") == 2)
@@ -129,13 +129,13 @@ def test_a_sweep_that_is_killed_goes_on_with_missing_and_failed_jobs_only(experi
     broken = experiment.folder / "gone"
     experiment.arguments = ("-m", "+experiment=v3", "seed=0,1", *PLAIN, "evaluate.models=[trained]")
     paths = f"data.sources.git_history.args.path={experiment.repository},{broken}"
-    running = experiment.start(paths, "evaluate.baselines=[bm25]", "hydra.launcher.name=killed")
+    running = experiment.start(paths, "evaluate.retrievers=[bm25]", "hydra.launcher.name=killed")
     running.until(lambda: "job 0: completed" in running.stdout, seconds=1500)
     running.until(lambda: "started" in running.stdout.partition("job 0: completed")[2])
     running.process.kill()
     running.wait(60)
     assert running.gone(300) == {}, "the jobs of a killed sweep end with it"
-    again = experiment.run(paths, "evaluate.baselines=[bm25]", "hydra.launcher.name=killed", timeout=2400)
+    again = experiment.run(paths, "evaluate.retrievers=[bm25]", "hydra.launcher.name=killed", timeout=2400)
     assert again.process.returncode == 2, again.stdout + again.stderr
     found = {" ".join(o.overrides): o for o in record(experiment)}
     assert sorted(o.status for o in found.values()) == ["completed", "completed", "failed", "failed"]
@@ -145,7 +145,7 @@ def test_a_sweep_that_is_killed_goes_on_with_missing_and_failed_jobs_only(experi
     assert all(o.code == 2 and "gone" in o.reason for o in failed), failed
     assert again.stderr.strip().splitlines()[-1].startswith("codegrep: 2 of 4 jobs did not complete")
     broken.symlink_to(experiment.repository)
-    last = experiment.run(paths, "evaluate.baselines=[bm25]", "hydra.launcher.name=killed", timeout=2400)
+    last = experiment.run(paths, "evaluate.retrievers=[bm25]", "hydra.launcher.name=killed", timeout=2400)
     assert last.process.returncode == 0, last.stdout + last.stderr
     assert [o.starts for o in record(experiment) if o.status == "completed"].count(0) == 2
     check_children(experiment)

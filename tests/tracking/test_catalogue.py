@@ -29,6 +29,7 @@ from codegrep.judges.answers import Judgement
 from codegrep.lab import record
 from codegrep.lab.measures import Component, DesignMeasures
 from codegrep.labels import stage_report
+from codegrep.metrics.retrieval import at_cuts
 from codegrep.pipeline import checkpoint_selection, run
 from codegrep.pipeline.collect import OpenPolicyCollector, OpenTrackedLog, PolicyCollector
 from codegrep.pipeline.results import evaluation_rows
@@ -363,6 +364,8 @@ def held_out(folder: Path) -> tuple[Numbers, Numbers]:
             "instance_id": f"i{number}",
             "repo": "o/r",
             "f05": f05,
+            "f1": f05 / 2,
+            "f05_top1": f05 / 4,
             "precision": f05,
             "recall": 0.5,
             "hit": 1.0,
@@ -373,6 +376,10 @@ def held_out(folder: Path) -> tuple[Numbers, Numbers]:
             "generated_tokens": 100 * number,
             "seconds_per_issue": 0.5,
             "latency_seconds": 3.0 if number == 0 else None,
+            "query_seconds": (0.1, 0.2, 0.3)[number],
+            "index_seconds": 2.0,
+            "index_bytes": 1000,
+            **at_cuts(["a.py", "b.py"], {"b.py"}),
             "f05_mined": f05 if number else None,
             "line_f05": f05 if number else None,
             "class_f1": 0.5 if number == 1 else None,
@@ -386,6 +393,9 @@ def held_out(folder: Path) -> tuple[Numbers, Numbers]:
         "f05_low": line.f05_low,  # tests/metrics/test_bootstrap.py
         "f05_high": line.f05_high,
         "f05_median": 1.0,
+        "f1": 0.375,
+        "f05_top1": 0.1875,
+        "hit": 1.0,
         "precision": 0.75,
         "recall": 0.5,
         "share_08": 2 / 3,
@@ -397,6 +407,13 @@ def held_out(folder: Path) -> tuple[Numbers, Numbers]:
         "repositories": 1,
         "latency_seconds": 3.0,
         "latency_issues": 1,
+        "query_seconds_p50": 0.2,
+        "query_seconds_p95": 0.29,
+        "index_seconds": 2.0,
+        "index_bytes": 1000,
+        **{f"hit_at_{k}": float(k > 1) for k in (1, 5, 10, 20)},
+        **{f"recall_at_{k}": float(k > 1) for k in (1, 5, 10, 20)},
+        **{f"precision_at_{k}": float(k > 1) / k for k in (1, 5, 10, 20)},
         "f05_mined": 0.625,
         "f05_mined_low": line.f05_mined_low,
         "f05_mined_high": line.f05_mined_high,

@@ -1,4 +1,4 @@
-"""Stage evaluate: what the retrievers find on the held-out issues, the run's models beside the baselines."""
+"""Stage evaluate: what the retrievers find on the held-out issues, the run's models beside other retrievers."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from codegrep.config import MODELS, Config
+from codegrep.config import MODELS, SCRIPTED, Config
 from codegrep.engines.models import PolicyFiles
 from codegrep.errors import InfrastructureError
 from codegrep.issues import Issue
-from codegrep.metrics.retrieval import score_issue
+from codegrep.metrics.retrieval import at_cuts, score_issue
 from codegrep.metrics.scores import f_beta
-from codegrep.pipeline import timing
+from codegrep.pipeline import retrieval, timing
 from codegrep.pipeline.checkpoint_selection import reported
 from codegrep.pipeline.mined_targets import held_out_targets, targets_file
 from codegrep.pipeline.policies.engines import EngineHandle, backend_of
 from codegrep.pipeline.policies.policy_files import Policies, base_model
 from codegrep.pipeline.prepared import Prepared
+from codegrep.pipeline.results import KINDS
+from codegrep.pipeline.retrieval import Retrieval
 from codegrep.pipeline.sandboxes import Sandboxes
-from codegrep.pipeline.workers import AgentSettings, AgentWorker, BM25Worker, TeacherWorker
+from codegrep.pipeline.workers import AgentSettings, AgentWorker, TeacherWorker
 from codegrep.protocol.exit_cause import ExitCause
 from codegrep.rollout.outcome import outcome_for, place_scores
 from codegrep.rollout.record import Rollout, from_row
@@ -34,37 +36,32 @@ from codegrep.runtime.progress import Progress
 from codegrep.runtime.resources import Bundle, Demand
 from codegrep.sandbox.repositories import Repositories
 
-BM25 = ("bm25", "bm25_no_tests")
-SCRIPTED = ("first_row", "oracle", "oracle_met")
 _ASKED_FOR = {"detailed": ("line_f05",), "entities": ("class_f1", "function_f1")}  # by agent.prompt
 _PLACE_COLUMNS = [name for names in _ASKED_FOR.values() for name in names]
-_OPTIONAL = ("f05_mined", "mined", "latency_seconds", *_PLACE_COLUMNS)
+_TIMES = ("latency_seconds", "query_seconds", "index_seconds", "index_bytes")
+_OPTIONAL = ("f05_mined", "mined", *_TIMES, *_PLACE_COLUMNS)
 Row = dict[str, Any]
 Ask = Callable[[Sequence[Issue], int, int], Iterator[list[Row]]]  # issues, issues of a block, actors
 
 
-def inputs(config: Config, prepared: Prepared, policies: Policies) -> dict[str, Any]:
+def inputs(config: Config, prepared: Prepared, policies: Policies, places: Places) -> dict[str, Any]:
     """Return what decides the measured numbers: those of every retriever that is asked for."""
     evaluation = config.evaluate
     deciding: dict[str, Any] = {
-        "baselines": sorted(evaluation.baselines),
+        "retrievers": sorted(evaluation.retrievers),
         "latency_issues": evaluation.latency_issues,
         "targets": file_content(targets_file(evaluation.targets)) if evaluation.targets else None,
     }
     if config.train.checkpoint_selection.every:  # its selection issues are left out
         deciding["checkpoint_selection"] = config.train.checkpoint_selection
-    if set(evaluation.baselines) & set(BM25):
-        deciding["bm25"] = _bm25_inputs(prepared)
-    if set(evaluation.baselines) & set(SCRIPTED):
+    for name, settings in config.retrievers.items():
+        deciding[f"retriever {name}"] = [retrieval.inputs(config, settings, prepared, places), settings.tops]
+    if set(evaluation.retrievers) & set(SCRIPTED):
         deciding["scripted"] = _scripted_inputs(config, prepared)
     models: dict[str, Any] = {
         which: _agent_inputs(config, prepared, policies, which) for which in MODELS if which in evaluation.models
     }
     return {**deciding, **models}
-
-
-def _bm25_inputs(prepared: Prepared) -> dict[str, Any]:
-    return {"issues": prepared.fingerprint, "top_k": 2}
 
 
 def _scripted_inputs(config: Config, prepared: Prepared) -> dict[str, Any]:
@@ -105,16 +102,15 @@ def run(
     """Measure what is not measured yet; each retriever's rows are kept as they come."""
     held_out = reported(config, prepared)
     measure = _Measurements(config, prepared, policies, places, store, progress, sandboxes, held_out)
-    asked = set(config.evaluate.baselines)
     rows: list[Row] = []
-    if asked & set(BM25):
-        rows += measure.bm25()
-    if asked & set(SCRIPTED):
-        rows += measure.scripted()
+    if config.retrievers:
+        rows += Retrieval(config, prepared, places, store, progress, held_out).rows()
+    scripted = set(config.evaluate.retrievers) & set(SCRIPTED)
+    if scripted:
+        rows += [row for row in measure.scripted() if row["retriever"] in scripted]
     for which in MODELS:
         if which in config.evaluate.models:
             rows += measure.agent(which)
-    rows = [row for row in rows if row["retriever"] in MODELS or _family(row["retriever"]) in asked]
     retrievers = list(dict.fromkeys(row["retriever"] for row in rows))
     lost = {(row["retriever"], row["instance_id"]): row["error"] for row in rows if row.get("error")}
     # An issue that the machine lost for one retriever is left out for all, so that every comparison stays paired; it is
@@ -161,25 +157,6 @@ class _Measurements:
     progress: Progress
     sandboxes: Sandboxes
     issues: Sequence[Issue]
-
-    def bm25(self) -> list[Row]:
-        config = self.config
-        arguments = {
-            "root": str(self.places.sandbox),
-            "locations": self.prepared.locations,
-            "min_free_gib": config.sandbox.min_free_gib,
-            "max_worktrees": config.sandbox.max_worktrees,
-            "clone_timeout": config.sandbox.clone_timeout,
-        }
-        measured = self.store.open("measured-bm25", _bm25_inputs(self.prepared))
-        answers = self._answers(measured, "bm25", BM25Worker, arguments)
-        times = timing.read(measured.folder)
-        rows = []
-        for row in answers:
-            for k in (1, 2):
-                own = times.of(row["instance_id"], row["retriever"])
-                rows.append({**row, **own, "retriever": f"{row['retriever']}_top{k}", "files": row["files"][:k]})
-        return rows
 
     def scripted(self) -> list[Row]:
         config = self.config
@@ -262,7 +239,7 @@ class _Measurements:
 
     def _time_single_issues(self, folder: Path, label: str, ask: Ask) -> None:
         """Note the latency of the sample's issues that have none yet."""
-        known = {instance_id for instance_id, _ in timing.read(folder).alone}
+        known = timing.read(folder).alone
         sample = timing.sample(self.issues, self.config.evaluate.latency_issues)
         todo = [issue for issue in sample if issue.instance_id not in known]
         if not todo:
@@ -313,11 +290,11 @@ def _places_in(rollout: Rollout, issue: Issue, prompt: str) -> Row:
 
 
 def _instance(row: Row) -> str:
-    return str(row["instance_id"] if "instance_id" in row else row["rollout"]["instance_id"])
+    return str(row["rollout"]["instance_id"])
 
 
 def _error(row: Row) -> str:
-    return str(row.get("error") or row.get("rollout", {}).get("error") or "")
+    return str(row["rollout"]["error"] or "")
 
 
 def _rollout_row(rollout: Rollout) -> Row:
@@ -345,7 +322,9 @@ def _scored(row: Row, issue: Issue, targets: Sequence[str] | None) -> Row:
     first = score(issue.instance_id, issue.repo, row["files"], issue.gold_files, k=1)
     return {
         "retriever": row["retriever"],
+        "kind": row.get("kind") or KINDS[row["retriever"]],
         **whole,
+        **at_cuts(row.get("ranking") or row["files"], issue.gold_files),
         "f05_top1": first.f05,
         "f05_mined": None if targets is None else f_beta(row["files"], targets),
         **{name: row.get(name) for name in _PLACE_COLUMNS},
@@ -356,7 +335,7 @@ def _scored(row: Row, issue: Issue, targets: Sequence[str] | None) -> Row:
         "calls": row.get("calls"),
         "generated_tokens": row.get("generated_tokens"),
         "seconds_per_issue": row.get("seconds_per_issue"),
-        "latency_seconds": row.get("latency_seconds"),
+        **{name: row.get(name) for name in _TIMES},
         "exit_cause": row.get("exit_cause", ""),
     }
 
@@ -365,7 +344,3 @@ def _without_empty(table: Sequence[Row]) -> list[Row]:
     """Leave out the columns of other targets, places and latency that no row has a value in."""
     empty = [name for name in _OPTIONAL if all(row[name] is None for row in table)]
     return [{name: value for name, value in row.items() if name not in empty} for row in table]
-
-
-def _family(retriever: str) -> str:
-    return retriever.removesuffix("_top1").removesuffix("_top2")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from codegrep.config import Config
+from codegrep.pipeline.leaderboard import leaderboard, ranked
 from codegrep.pipeline.policies.package import log_policy
 from codegrep.pipeline.policies.policy_files import Policies
 from codegrep.pipeline.prepared import Prepared
@@ -83,6 +83,7 @@ def run(
     tracker.artifact(folder / "results.md", "evaluation")
     figures = key_figures(lines, past[-1] if past else {})
     tracker.tags({"mlflow.note.content": f"{summary}\n\n{figures}", "codegrep.reward": config.reward.name})
+    _write_leaderboard(config, prepared, lines, pairs, folder, tracker)
     has_policy = log_policy(config, prepared, policies, run_folder, tracker, progress, lines)
     progress.show(evaluation_table(lines, title="Held-out issues", width=progress.width))
     if pairs:
@@ -96,6 +97,22 @@ def run(
     for command, what in next_commands(run_folder.name, config.outputs, has_policy=has_policy):
         progress.say(f"  {command}   {what}")
     return {"retrievers": len(lines), "pairs": len(pairs)}
+
+
+def _write_leaderboard(
+    config: Config,
+    prepared: Prepared,
+    lines: Sequence[EvaluationRow],
+    pairs: Sequence[Pair],
+    folder: Path,
+    tracker: Tracker,
+) -> None:
+    data = f"{lines[0].issues} held-out issues of {config.data.name} (fingerprint {prepared.fingerprint[:12]})"
+    page = leaderboard(lines, pairs, f"Leaderboard of {config.name}, seed {config.seed}", data)
+    pages.write(page, folder, markdown_name="leaderboard.md", html_name="leaderboard.html")
+    write_json(folder / "leaderboard.json", _filled(ranked(lines)))
+    for name in ("leaderboard.md", "leaderboard.html", "leaderboard.json"):
+        tracker.artifact(folder / name, "evaluation")
 
 
 def _curves(tracker: Tracker, progress: Progress) -> History:
@@ -112,8 +129,8 @@ def _curves(tracker: Tracker, progress: Progress) -> History:
 
 def _filled(lines: Sequence[EvaluationRow]) -> list[dict[str, Any]]:
     """The rows without the columns that none of them has a value in."""
-    rows = [asdict(line) for line in lines]
-    return [{k: v for k, v in row.items() if any(other[k] is not None for other in rows)} for row in rows]
+    rows = [line.flat() for line in lines]
+    return [{k: v for k, v in row.items() if any(other.get(k) is not None for other in rows)} for row in rows]
 
 
 def _flat_pair(pair: Pair) -> dict[str, Any]:

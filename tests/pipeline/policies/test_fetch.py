@@ -197,10 +197,10 @@ def test_the_command_takes_agent_tools_and_data_from_the_training(
     assert found.model == config.model and found.tools == config.tools and found.data == config.data
     assert (found.agent.exploration_turns, found.agent.max_turn_tokens) == (2, 77)  # the second as on the command line
     other = evaluated(
-        monkeypatch, f"model=runs:/{run_id}", f"outputs={outputs}", "tools=grep_glob_read", "evaluate.baselines=[bm25]"
+        monkeypatch, f"model=runs:/{run_id}", f"outputs={outputs}", "tools=grep_glob_read", "evaluate.retrievers=[bm25]"
     )
     assert other.tools.observation == "results" and config.tools.observation == "table"
-    assert other.evaluate.baselines == ["bm25"]
+    assert other.evaluate.retrievers == ["bm25"]
 
 
 def test_a_run_is_named_as_for_register_and_compare(trained: Any, monkeypatch: pytest.MonkeyPatch) -> None:
