@@ -178,7 +178,8 @@ INDEXES: Mapping[str, type[TreeSearch]] = {
 def _matching_lines(ripgrep: str, pattern: str, root: Path) -> dict[str, NDArray[np.int64]]:
     """Numbers of the matching lines by path."""
     command = [ripgrep, "--no-config", "--no-heading", "--line-number", "--null", "--hidden", "--no-ignore"]
-    command += ["--only-matching", "--replace=", "--regexp", pattern, "--", "."]
+    command += ["--no-messages", "--glob=!.git", "--regex-size-limit=20M", "--max-columns=1"]  # numbers, not texts
+    command += ["--regexp", pattern, "--", "."]
     try:
         done = subprocess.run(
             command, cwd=root, capture_output=True, stdin=subprocess.DEVNULL, timeout=_PATTERN_SECONDS, check=False

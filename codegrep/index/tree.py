@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from codegrep.errors import DataError, RepositoryError
+from codegrep.errors import RepositoryError
 from codegrep.index.languages import language_of
 from codegrep.index.okapi import Okapi
 from codegrep.index.static import StaticModel, Vectors, normalised
-from codegrep.index.store import BlobStore, BlobUnits, digest_files
+from codegrep.index.store import BlobStore, BlobUnits
 from codegrep.index.terms import count_terms
 from codegrep.index.units import MAX_PARSED
 
@@ -25,7 +25,6 @@ SKIPPED_FOLDERS = frozenset({"__pycache__", "venv", ".venv", "env", "build", "di
 # Text that holds data.
 _DATA_SUFFIXES = (".csv", ".tsv", ".json", ".svg", ".lock", ".po", ".pot", ".map", ".min.js", ".min.css", ".ipynb")
 _PATH_COUNT = 3  # a word of the path counts as often in BM25
-_FLUSHED = 2_000  # blobs that a killed process loses at most
 
 
 @dataclass(frozen=True)
@@ -174,15 +173,7 @@ class TreeIndexer:
         """
         store = self._store(repo)
         listed = list(files)
-        fresh = {file.key: file for file in listed if file.key not in store}
-        keys = list(fresh)
-        try:
-            for first in range(0, len(keys), _FLUSHED):
-                some = keys[first : first + _FLUSHED]
-                blobs = digest_files([(fresh[key].path, fresh[key].read()) for key in some], self._model)
-                store.add(dict(zip(some, blobs, strict=True)))
-        except OSError as error:
-            raise DataError(f"the index of {repo} cannot be written to {self._folder}: {error}") from error
+        store.learn({file.key: (file.path, file.read) for file in listed if file.key not in store})
         return TreeIndex(((file.path, store[file.key]) for file in listed), self._model)
 
     def _store(self, repo: str) -> BlobStore:
