@@ -19,6 +19,7 @@ from codegrep.issues.git import git_environment
 from codegrep.issues.paths import is_test_path
 
 _GIT_SECONDS = 120.0
+_BATCH = 1_000  # files that are read before progress is told
 # Two writes within one tick of the file system's clock look like one: what is younger is looked at again.
 _TICK_NS = 100_000_000
 Stamp = tuple[int, int, int, int]
@@ -87,9 +88,8 @@ class WorkingTree:
         if not changed and not gone:
             return False
         known = {path: before[path] for path in stamps if path in before}
-        batch = 2_000
-        for first in range(0, len(changed), batch):
-            files = [source_file(self.root, path) for path in changed[first : first + batch]]
+        for first in range(0, len(changed), _BATCH):
+            files = [source_file(self.root, path) for path in changed[first : first + _BATCH]]
             self._store.learn(
                 {file.key: (file.path, file.read) for file in files if file.key not in self._store},
             )
