@@ -42,8 +42,9 @@ class Okapi:
         order = np.argsort(keys)
         keys = keys[order]
         first = np.flatnonzero(np.diff(keys, prepend=keys[:1] + np.uint64(1)))
-        self._counts = np.add.reduceat(counts[order].astype(np.float64), first) if len(keys) else np.zeros(0)
-        self._documents = (keys[first] & np.uint64(0xFFFFFFFF)).astype(np.int64)
+        summed = np.add.reduceat(counts[order].astype(np.uint32), first) if len(keys) else np.zeros(0, np.uint32)
+        self._counts = summed
+        self._documents = (keys[first] & np.uint64(0xFFFFFFFF)).astype(np.int32)
         entry_terms = (keys[first] >> np.uint64(32)).astype(np.uint32)
         starts = np.flatnonzero(np.diff(entry_terms, prepend=entry_terms[:1] + np.uint32(1)))
         self._terms = entry_terms[starts]
@@ -66,7 +67,7 @@ class Okapi:
             position = int(np.searchsorted(self._terms, term))
             if position < len(self._terms) and self._terms[position] == term:
                 entries = slice(self._starts[position], self._starts[position + 1])
-                documents, counts = self._documents[entries], self._counts[entries]
+                documents, counts = self._documents[entries], self._counts[entries].astype(np.float64)
                 share = counts * (k1 + 1) / (counts + self._saturation[documents])
                 scores[documents] += weight * self._idf[position] * share
         return scores

@@ -76,8 +76,7 @@ class TreeSearch(ABC):
         scores = np.where(allowed[self.tree.file_of], self.scores(query, allowed), -np.inf)
         if pattern:
             scores = np.where(self._matching(pattern, allowed), scores, -np.inf)
-        best = np.argsort(-scores, kind="stable")[:k]
-        return [Hit(self.tree.unit(int(n)), float(scores[n])) for n in best if scores[n] > -np.inf]
+        return [Hit(self.tree.unit(int(n)), float(scores[n])) for n in _ranked(scores)[:k]]
 
     def rank_files(self, query: str, k: int, allowed: NDArray[np.bool_] | None = None) -> list[tuple[str, float]]:
         """The k best files, by their best units. allowed: (files,) which of them are ranked, or all."""
@@ -135,8 +134,7 @@ class ReciprocalIndex(TreeSearch):
         total = np.zeros(len(self.tree))
         for other in self._others:
             scores = np.where(allowed[self.tree.file_of], other.scores(query, allowed), -np.inf)
-            order = np.argsort(-scores, kind="stable")
-            order = order[scores[order] > -np.inf]
+            order = _ranked(scores)
             total[order] += 1 / (_RECIPROCAL_K + 1 + np.arange(len(order)))
         return np.where(total > 0, total, -np.inf)
 
@@ -173,6 +171,12 @@ INDEXES: Mapping[str, type[TreeSearch]] = {
     "reciprocal": ReciprocalIndex,
     "hybrid": HybridIndex,
 }
+
+
+def _ranked(scores: Scores) -> NDArray[np.intp]:
+    """What is found, best first; equal ones in their order."""
+    found = np.flatnonzero(scores > -np.inf)
+    return found[np.argsort(-scores[found], kind="stable")]
 
 
 def _matching_lines(ripgrep: str, pattern: str, root: Path) -> dict[str, NDArray[np.int64]]:

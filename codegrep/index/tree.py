@@ -71,6 +71,7 @@ class TreeIndex:
         self.file_of: NDArray[np.int64] = np.repeat(np.arange(len(known)), sizes)
         self.first_unit = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self._path_words = count_terms(self.paths)
+        self._defined: dict[int, frozenset[str]] = {}
 
     def __len__(self) -> int:
         return len(self.file_of)
@@ -121,7 +122,11 @@ class TreeIndex:
 
     def defined_in(self, file: int) -> frozenset[str]:
         """Names that a file defines, each by its last part."""
-        return frozenset(meta[1].rpartition(".")[2] for meta in self._blobs[file].meta if meta[1])
+        names = self._defined.get(file)
+        if names is None:
+            names = frozenset(meta[1].rpartition(".")[2] for meta in self._blobs[file].meta if meta[1])
+            self._defined[file] = names
+        return names
 
     def best_of_files(self, scores: NDArray[np.floating]) -> NDArray[np.floating]:
         """(files,) the highest score of each file's units."""
@@ -129,10 +134,14 @@ class TreeIndex:
 
     def mean_of_best(self, scores: NDArray[np.floating], most: int) -> NDArray[np.floating]:
         """(files,) mean of the `most` highest scores of each file's units, of fewer where it has fewer."""
-        order = np.lexsort((-scores, self.file_of))  # by file, the best first
-        place = np.arange(len(self)) - self.first_unit[self.file_of]
-        counted = place < most
-        sums = np.bincount(self.file_of[counted], weights=scores[order][counted], minlength=len(self.paths))
+        if not len(self):
+            return np.zeros(0)
+        left, sums = scores.copy(), np.zeros(len(self.paths))
+        for _ in range(most):
+            best = self.best_of_files(left)
+            sums += np.where(best > -np.inf, best, 0)
+            places = np.flatnonzero(left == best[self.file_of])
+            left[places[np.diff(self.file_of[places], prepend=-1) != 0]] = -np.inf  # the first of each file
         return np.asarray(sums / np.minimum(np.diff(self.first_unit), most))
 
     def chosen(self, path: str | None) -> NDArray[np.bool_]:

@@ -22,7 +22,7 @@ _GIT_SECONDS = 120.0
 _BATCH = 1_000  # files that are read before progress is told
 # Two writes within one tick of the file system's clock look like one: what is younger is looked at again.
 _TICK_NS = 100_000_000
-Stamp = tuple[int, int, int, int]
+Stamp = tuple[int, int, int]
 Progress = Callable[[int, int], None]
 """Told how many files of how many are read."""
 
@@ -197,6 +197,5 @@ def _stamp(path: Path | str) -> Stamp | None:
         found = os.lstat(path)
     except OSError:
         return None
-    if time.time_ns() - found.st_ctime_ns < _TICK_NS or stat.S_ISLNK(found.st_mode):
-        return None
-    return found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+    young = time.time_ns() - found.st_ctime_ns < _TICK_NS
+    return None if young or stat.S_ISLNK(found.st_mode) else (found.st_ino, found.st_size, found.st_ctime_ns)

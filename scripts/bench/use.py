@@ -3,8 +3,8 @@
     python scripts/bench/use.py --quick
     python scripts/bench/use.py --semble OTHER_PYTHON    # one that has semble, beside it in the same run
 
-The repositories are slices of 1,500 Python files of the installed packages, the queries first lines of their
-docstrings. The last line is one JSON object: seconds, milliseconds and megabytes.
+The repositories are slices of 1,500 Python files of the installed packages (500 bytes to 20 kB), the queries
+first lines of their docstrings. The last line is one JSON object: seconds, milliseconds and megabytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def make_repositories(folder: Path) -> list[Path]:
     small = (
         path
         for path in sorted(packages.rglob("*.py"))
-        if "test" not in str(path.relative_to(packages)) and path.stat().st_size > 500
+        if "test" not in str(path.relative_to(packages)) and 500 < path.stat().st_size < 20_000
     )
     roots = []
     for number in range(REPOSITORIES):
@@ -144,7 +144,7 @@ def library(root: Path, texts: Sequence[str]) -> dict[str, float]:
         began = time.perf_counter()
         retriever.search(text, root)
         times.append(1000 * (time.perf_counter() - began))
-    return {"library_query_p50_ms": statistics.median(times)}
+    return {"units": sum(retriever.loaded().values()), "library_query_p50_ms": statistics.median(times)}
 
 
 _SEMBLE = """
@@ -205,6 +205,7 @@ def main() -> None:
         figures["first_answer_indexed_s"] = statistics.median(
             first_answer(roots[0], text, environment) for text in texts[:3]
         )
+        figures["megabytes"] = sum(path.stat().st_size for path in roots[0].rglob("*.py")) / 1e6
         figures |= library(roots[0], texts)
         if options.semble:
             figures |= semble(options.semble, roots[0], texts, work)

@@ -192,3 +192,11 @@ def test_broken_index_files_are_named(root: Path, tmp_path: Path) -> None:
     file.write_bytes(b"no arrow")
     with pytest.raises(DataError, match=r"cannot be used: .*Remove"):
         TreeIndexer(tmp_path / "index", model).index("o/n", [])
+
+
+def test_the_mean_of_the_best_units_is_that_of_sorting_them(root: Path, tmp_path: Path) -> None:
+    (root / "pkg/urls.py").write_text("".join(f"def f{n}():\n    return {n}\n\n\n" for n in range(9)))
+    tree = TreeIndexer(tmp_path / "index", hand_model()).index("o/n", folder_files(root))
+    scores = np.round(np.random.default_rng(0).random(len(tree)), 1)  # equal ones among them
+    expected = [np.mean(sorted(scores[tree.file_of == file])[::-1][:3]) for file in range(len(tree.paths))]
+    np.testing.assert_allclose(tree.mean_of_best(scores, 3), expected)
