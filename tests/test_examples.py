@@ -43,3 +43,9 @@ def test_running_an_agent_on_a_repository(tmp_path: Path) -> None:
 def test_reading_rollouts_with_pandas(tmp_path: Path) -> None:
     write_rollouts(tmp_path, [lost(issues(1)[0])])
     assert "infrastructure" in example("read_rollouts", str(tmp_path))
+
+
+def test_searching_a_repository(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("class Basket:\n    def total(self):\n        return 0\n", encoding="utf-8")
+    printed = example("search_repository", str(tmp_path), "The total of shop.py is wrong")
+    assert printed.startswith("shop.py:") and "the text gives its file name" in printed
