@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections import OrderedDict
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,8 +22,8 @@ if TYPE_CHECKING:
 MAX_TEXT, MAX_PATTERN, MAX_ANSWERS = 20_000, 1_000, 100
 """Characters of a text that are looked at; of a path or pattern that is taken; files of an answer."""
 _UNITS_A_FILE = 8  # units that are looked at for each file that is asked for
-# Measured on Python repositories: arrays, postings and descriptions of a unit, its blob's included.
-_BYTES_A_UNIT = 4_000
+# Measured on Python files: vectors, postings and description of a unit, those kept of its blob included.
+_BYTES_A_UNIT = 5_000
 
 
 @dataclass(frozen=True)
@@ -224,6 +226,7 @@ class _Searched:
 
     def __init__(self, tree: WorkingTree) -> None:
         self._tree = tree
+        self._lock = threading.Lock()
         self._index: TreeSearch | None = None
 
     @property
@@ -232,12 +235,22 @@ class _Searched:
 
     def index(self, kind: type[TreeSearch], progress: Progress) -> TreeSearch:
         tree = self._tree.index(progress)
-        index = self._index
-        if index is None or index.tree is not tree:
-            from codegrep.sandbox.tools.search import find_ripgrep
+        with self._lock:
+            if self._index is None or self._index.tree is not tree:
+                from codegrep.sandbox.tools.search import find_ripgrep
 
-            index = self._index = kind(tree, self._tree.root, find_ripgrep())
-        return index
+                made = kind(tree, self._tree.root, find_ripgrep())
+                if len(tree):
+                    made.search("anything", 1)  # what is made at the first search is made here
+                self._index = made
+                _return_memory()
+            return self._index
+
+
+def _return_memory() -> None:
+    """Give back to the system what making an index has freed; glibc alone keeps it."""
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def hits(index: TreeSearch, text: str, k: int, path: str | None, pattern: str | None) -> list[Hit]:

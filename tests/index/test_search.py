@@ -12,6 +12,7 @@ import pytest
 
 import codegrep.index.store as store_module
 from codegrep.errors import DataError, RepositoryError
+from codegrep.index.okapi import Okapi
 from codegrep.index.search import INDEXES, Bm25Index, HybridIndex, StaticIndex
 from codegrep.index.static import StaticModel, load_static
 from codegrep.index.store import digest_files
@@ -200,3 +201,12 @@ def test_the_mean_of_the_best_units_is_that_of_sorting_them(root: Path, tmp_path
     scores = np.round(np.random.default_rng(0).random(len(tree)), 1)  # equal ones among them
     expected = [np.mean(sorted(scores[tree.file_of == file])[::-1][:3]) for file in range(len(tree.paths))]
     np.testing.assert_allclose(tree.mean_of_best(scores, 3), expected)
+
+
+def test_large_counts_and_documents_score_as_small_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = np.random.default_rng(0)
+    terms = chance.integers(0, 50, 2_000).astype(np.uint32)
+    documents, counts = chance.integers(0, 90, 2_000), chance.integers(1, 9, 2_000).astype(np.uint16)
+    packed = Okapi(terms, documents, counts, 90).score([3, 7, 7])
+    monkeypatch.setattr("codegrep.index.okapi._PACKED_COUNTS", 0)
+    assert packed.tolist() == Okapi(terms, documents, counts, 90).score([3, 7, 7]).tolist()
