@@ -29,6 +29,8 @@ class Command:
 
 COMMANDS: dict[str, Command] = {
     "search": Command("codegrep.serve.search_command:search", "the files of a working tree that a text is about"),
+    "serve": Command("codegrep.serve.serve_command:serve", "answer coding agents over MCP"),
+    "export": Command("codegrep.serve.export_command:main", "a policy as a folder for transformers, peft and vLLM"),
     "label": Command("codegrep.labels.command:label", "mine target files from agent trajectories"),
     "label_audit": Command("codegrep.labels.command:audit", "agreement of a judge with a checked sheet"),
     "evaluate": Command("codegrep.pipeline.evaluate_command:main", "measure a trained policy that is kept in MLflow"),

@@ -63,3 +63,9 @@ def test_the_notebook_reads_a_run_and_a_sweep(tmp_path: Path) -> None:
         if "data" in output
     ]
     assert "bm25_no_tests_top1" in "\n".join(shown) and shown[-1].splitlines()[0].startswith("seed")
+
+
+def test_searching_a_repository(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text("class Basket:\n    def total(self):\n        return 0\n", encoding="utf-8")
+    printed = example("search_repository", str(tmp_path), "The total of shop.py is wrong")
+    assert printed.startswith("shop.py:") and "the text gives its file name" in printed

@@ -172,7 +172,7 @@ def _defined(tree: TreeIndex, statement: Statement) -> _Defined:
 def _shape(tree: TreeIndex, statement: Statement, file: int) -> Floats:
     path = tree.paths[file]
     words = set(words_of(str(PurePosixPath(path).with_suffix(""))))
-    text, title = set(words_of(statement.text)), set(words_of(statement.title))
+    text, title = statement.words, statement.title_words
     return np.array(
         [
             sum(word in text for word in words) / max(1, len(words)),

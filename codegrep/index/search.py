@@ -84,8 +84,7 @@ class TreeSearch(ABC):
             found = self._matching(pattern, allowed)
             allowed = np.bincount(self.tree.file_of[found], minlength=len(allowed)) > 0
         scores = np.where(found, self.scores(query, allowed), -np.inf)
-        best = np.argsort(-scores, kind="stable")[:k]
-        return [Hit(self.tree.unit(int(n)), float(scores[n])) for n in best if scores[n] > -np.inf]
+        return [Hit(self.tree.unit(int(n)), float(scores[n])) for n in _ranked(scores)[:k]]
 
     def rank_files(self, query: str, k: int, allowed: NDArray[np.bool_] | None = None) -> list[tuple[str, float]]:
         """The k best files, by their best units. allowed: (files,) which of them are ranked, or all."""
@@ -143,8 +142,7 @@ class ReciprocalIndex(TreeSearch):
         total = np.zeros(len(self.tree))
         for other in self._others:
             scores = np.where(allowed[self.tree.file_of], other.scores(query, allowed), -np.inf)
-            order = np.argsort(-scores, kind="stable")
-            order = order[scores[order] > -np.inf]
+            order = _ranked(scores)
             total[order] += 1 / (_RECIPROCAL_K + 1 + np.arange(len(order)))
         return np.where(total > 0, total, -np.inf)
 
@@ -183,11 +181,26 @@ INDEXES: Mapping[str, type[TreeSearch]] = {
 }
 
 
+def _ranked(scores: Scores) -> NDArray[np.intp]:
+    """What is found, best first; equal ones in their order."""
+    found = np.flatnonzero(scores > -np.inf)
+    return found[np.argsort(-scores[found], kind="stable")]
+
+
 def _matching_lines(ripgrep: str, pattern: str, root: Path) -> dict[str, NDArray[np.int64]]:
     """Numbers of the matching lines by path."""
-    command = [ripgrep, "--no-config", "--no-messages", "--no-heading", "--line-number", "--null", "--hidden"]
+    command = [
+        ripgrep,
+        "--no-config",
+        "--no-messages",
+        "--no-heading",
+        "--line-number",
+        "--null",
+        "--hidden",
+        "--no-ignore",
+    ]
     # A column of a line is enough: ripgrep prints a note in place of longer ones.
-    command += ["--no-ignore", "--max-columns=1", "--regex-size-limit=20M", f"--regexp={pattern}", "--", "."]
+    command += ["--glob=!.git", "--max-columns=1", "--regex-size-limit=20M", f"--regexp={pattern}", "--", "."]
     try:
         process = subprocess.Popen(
             command, cwd=root, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -11,6 +11,8 @@ from pathlib import PurePosixPath
 import numpy as np
 from numpy.typing import NDArray
 
+from codegrep.index.terms import words_of
+
 # Possessive: a statement of one word of 20,000 letters costs no more than any other.
 _PATH = re.compile(r"[\w./\\-]++")
 _FRAME = re.compile(r'File "([^"\n]{1,300})", line \d+|^\s*at [^\n(]{1,200}\(([^():\n]{1,200}):\d+', re.MULTILINE)
@@ -32,6 +34,16 @@ class Statement:
     def title(self) -> str:
         """The first line."""
         return self.text.strip().partition("\n")[0]
+
+    @cached_property
+    def words(self) -> frozenset[str]:
+        """Words of the text, identifiers split."""
+        return frozenset(words_of(self.text))
+
+    @cached_property
+    def title_words(self) -> frozenset[str]:
+        """Words of the first line."""
+        return frozenset(words_of(self.title))
 
     @cached_property
     def names(self) -> frozenset[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from codegrep.index.static import StaticModel
 from codegrep.index.terms import Counts
 
 _VERSION = 1  # of the units and terms; other versions are other folders
+_FLUSHED = 2_000  # blobs that a killed process loses at most
 _MAX_SEGMENTS = 32
 _META = ("kind", "name", "start", "end", "signature", "docstring")
 
@@ -66,14 +67,12 @@ class BlobStore:
     def __init__(self, folder: Path, model: StaticModel) -> None:
         self._folder = folder / f"{model.version}-{_VERSION}"
         self._dimension = model.dimension
+        self._model = model
         self._blobs: dict[str, BlobUnits] = {}
-        files = sorted(self._folder.glob("*.arrow"))
-        for file in files:
+        self._files = sorted(self._folder.glob("*.arrow"))
+        for file in self._files:
             self._blobs.update(_read(file, self._dimension))
-        if len(files) > _MAX_SEGMENTS:
-            self._write(self._blobs)
-            for file in files:
-                file.unlink(missing_ok=True)
+        self._join()
 
     def __getitem__(self, key: str) -> BlobUnits:
         return self._blobs[key]
@@ -86,13 +85,45 @@ class BlobStore:
         if blobs:
             self._blobs.update(blobs)
             self._write(blobs)
+            self._join()
+
+    def learn(self, files: Mapping[str, tuple[str, Callable[[], bytes]]]) -> None:
+        """Divide and keep the contents of files, some at a time.
+
+        Args:
+            files: path and a function that reads the content, by key.
+
+        Raises:
+            DataError: the index cannot be written.
+        """
+        keys = list(files)
+        try:
+            for first in range(0, len(keys), _FLUSHED):
+                some = keys[first : first + _FLUSHED]
+                blobs = digest_files([(files[key][0], files[key][1]()) for key in some], self._model)
+                self.add(dict(zip(some, blobs, strict=True)))
+        except OSError as error:
+            raise DataError(f"the index cannot be written to {self._folder}: {error}") from error
+
+    def keep(self, keys: Collection[str]) -> None:
+        """Forget other blobs once they are more than the kept ones, in memory and, when files are joined, on disk."""
+        if len(self._blobs) > 2 * len(keys) + _FLUSHED:
+            self._blobs = {key: self._blobs[key] for key in keys}
+
+    def _join(self) -> None:
+        """Make one file of all, where there are many."""
+        if len(self._files) > _MAX_SEGMENTS:
+            old, self._files = self._files, []
+            self._write(self._blobs)
+            for file in old:
+                file.unlink(missing_ok=True)
 
     def _write(self, blobs: Mapping[str, BlobUnits]) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         name = uuid.uuid4().hex
         unfinished = self._folder / f"{name}.tmp"
         feather.write_feather(_table(blobs, self._dimension), str(unfinished), compression="lz4")
-        unfinished.replace(self._folder / f"{name}.arrow")
+        self._files.append(unfinished.replace(self._folder / f"{name}.arrow"))
 
 
 def _table(blobs: Mapping[str, BlobUnits], dimension: int) -> pa.Table:

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from codegrep.errors import DataError, RepositoryError
+from codegrep.errors import RepositoryError
 from codegrep.index.languages import language_of
 from codegrep.index.okapi import Okapi
 from codegrep.index.static import StaticModel, Vectors, normalised
-from codegrep.index.store import BlobStore, BlobUnits, digest_files
+from codegrep.index.store import BlobStore, BlobUnits
 from codegrep.index.terms import count_terms
 from codegrep.index.units import MAX_PARSED
 
@@ -25,7 +25,6 @@ SKIPPED_FOLDERS = frozenset({"__pycache__", "venv", ".venv", "env", "build", "di
 # Text that holds data.
 _DATA_SUFFIXES = (".csv", ".tsv", ".json", ".svg", ".lock", ".po", ".pot", ".map", ".min.js", ".min.css", ".ipynb")
 _PATH_COUNT = 3  # a word of the path counts as often in BM25
-_FLUSHED = 2_000  # blobs that a killed process loses at most
 
 
 @dataclass(frozen=True)
@@ -72,6 +71,7 @@ class TreeIndex:
         self.file_of: NDArray[np.int64] = np.repeat(np.arange(len(known)), sizes)
         self.first_unit = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         self._path_words = count_terms(self.paths)
+        self._defined: dict[int, frozenset[str]] = {}
 
     def __len__(self) -> int:
         return len(self.file_of)
@@ -122,7 +122,11 @@ class TreeIndex:
 
     def defined_in(self, file: int) -> frozenset[str]:
         """Names that a file defines, each by its last part."""
-        return frozenset(meta[1].rpartition(".")[2] for meta in self._blobs[file].meta if meta[1])
+        names = self._defined.get(file)
+        if names is None:
+            names = frozenset(meta[1].rpartition(".")[2] for meta in self._blobs[file].meta if meta[1])
+            self._defined[file] = names
+        return names
 
     def best_of_files(self, scores: NDArray[np.floating]) -> NDArray[np.floating]:
         """(files,) the highest score of each file's units."""
@@ -130,10 +134,14 @@ class TreeIndex:
 
     def mean_of_best(self, scores: NDArray[np.floating], most: int) -> NDArray[np.floating]:
         """(files,) mean of the `most` highest scores of each file's units, of fewer where it has fewer."""
-        order = np.lexsort((-scores, self.file_of))  # by file, the best first
-        place = np.arange(len(self)) - self.first_unit[self.file_of]
-        counted = place < most
-        sums = np.bincount(self.file_of[counted], weights=scores[order][counted], minlength=len(self.paths))
+        if not len(self):
+            return np.zeros(0)
+        left, sums = scores.copy(), np.zeros(len(self.paths))
+        for _ in range(most):
+            best = self.best_of_files(left)
+            sums += np.where(best > -np.inf, best, 0)
+            places = np.flatnonzero(left == best[self.file_of])
+            left[places[np.diff(self.file_of[places], prepend=-1) != 0]] = -np.inf  # the first of each file
         return np.asarray(sums / np.minimum(np.diff(self.first_unit), most))
 
     def chosen(self, path: str | None) -> NDArray[np.bool_]:
@@ -174,15 +182,7 @@ class TreeIndexer:
         """
         store = self._store(repo)
         listed = list(files)
-        fresh = {file.key: file for file in listed if file.key not in store}
-        keys = list(fresh)
-        try:
-            for first in range(0, len(keys), _FLUSHED):
-                some = keys[first : first + _FLUSHED]
-                blobs = digest_files([(fresh[key].path, fresh[key].read()) for key in some], self._model)
-                store.add(dict(zip(some, blobs, strict=True)))
-        except OSError as error:
-            raise DataError(f"the index of {repo} cannot be written to {self._folder}: {error}") from error
+        store.learn({file.key: (file.path, file.read) for file in listed if file.key not in store})
         return TreeIndex(((file.path, store[file.key]) for file in listed), self._model)
 
     def _store(self, repo: str) -> BlobStore:

@@ -22,7 +22,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from codegrep.config import AgentConfig, ToolsConfig
 from codegrep.engines.engine import Engine, Generation, Sampling
@@ -101,9 +101,12 @@ class RolloutLoop:
 
     def prompt_ids(self, issue: Issue) -> list[int]:
         """Return the prompt of an issue as token ids."""
-        native = self._style() == "native"
-        system, user = self._prompts(issue, self._style())
-        return self._chat.prompt_ids(system, user, [s.function for s in self._schemas] if native else ())
+        return self._chat.prompt_ids(*self.prompt(issue))
+
+    def prompt(self, issue: Issue) -> tuple[str, str, list[dict[str, Any]]]:
+        """Return the system message, the user message, and the tool schemas that the chat template renders."""
+        style = self._style()
+        return *self._prompts(issue, style), [s.function for s in self._schemas] if style == "native" else []
 
     def _style(self) -> PromptStyle:
         detailed = self._agent.prompt != "short"

@@ -201,14 +201,11 @@ class Sandbox:
         return self.toolbox.result(outcome, asked.call, number, seconds)
 
     def _unexecuted(self, call: ToolCall | MalformedCall, number: int) -> ToolResult:
-        limit = self.toolbox.limits.max_calls
-        if number > limit:
+        if number > self.toolbox.limits.max_calls:
             self._counters.refused(ToolStatus.REFUSED.value)
-            text = f"ERROR: not executed, at most {limit} calls a turn are allowed"
-            return self.toolbox.result(Outcome(ToolStatus.REFUSED, text), call, number)
-        assert isinstance(call, MalformedCall)
-        self._counters.malformed()
-        return self.toolbox.result(mistake(f"the call cannot be read: {call.reason}"), call, number)
+        else:
+            self._counters.malformed()
+        return self.toolbox.unexecuted(call, number)
 
     @contextlib.asynccontextmanager
     async def _lease(self, repo: str, commit: str) -> AsyncIterator[Lease]:

@@ -15,7 +15,7 @@ from typing import Any, cast
 from codegrep.config import ToolsConfig
 from codegrep.errors import CodegrepError, ConfigError
 from codegrep.named import named_class
-from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult
+from codegrep.protocol.calls import MalformedCall, ToolCall, ToolResult, ToolStatus
 from codegrep.sandbox.tools import ArgumentError, Outcome, SearchPrograms, Tool
 from codegrep.sandbox.tools.tool import Argument, fault, mistake
 
@@ -103,6 +103,14 @@ class Toolbox:
         except ArgumentError as error:
             outcome = mistake(str(error))
         return self.result(outcome, call, number, time.monotonic() - began)
+
+    def unexecuted(self, call: ToolCall | MalformedCall, number: int) -> ToolResult:
+        """Return the result of a call beyond the cap of a turn, or of one that cannot be read."""
+        if number > self.limits.max_calls:
+            text = f"ERROR: not executed, at most {self.limits.max_calls} calls a turn are allowed"
+            return self.result(Outcome(ToolStatus.REFUSED, text), call, number)
+        assert isinstance(call, MalformedCall)
+        return self.result(mistake(f"the call cannot be read: {call.reason}"), call, number)
 
     def result(self, outcome: Outcome, call: ToolCall | MalformedCall, number: int, seconds: float = 0.0) -> ToolResult:
         """Return an outcome, at most `max_chars` long, as the result of the call at its place in the turn."""

@@ -10,12 +10,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import codegrep.index.tree as tree_module
+import codegrep.index.store as store_module
 from codegrep.errors import DataError, RepositoryError
+from codegrep.index.okapi import Okapi
 from codegrep.index.search import INDEXES, Bm25Index, HybridIndex, StaticIndex
 from codegrep.index.static import StaticModel, load_static
 from codegrep.index.store import digest_files
-from codegrep.index.tree import TreeIndexer, folder_files
+from codegrep.index.tree import SourceFile, TreeIndexer, folder_files
 from tests.index.made_models import hand_model
 
 FILES = {
@@ -105,13 +106,13 @@ def test_files_have_the_hash_that_git_gives_them(root: Path) -> None:
 
 def count_digests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     digested: list[str] = []
-    real = tree_module.digest_files
+    real = store_module.digest_files
 
     def counting(files: list[tuple[str, bytes]], model: StaticModel) -> object:
         digested.extend(path for path, _ in files)
         return real(files, model)
 
-    monkeypatch.setattr(tree_module, "digest_files", counting)
+    monkeypatch.setattr(store_module, "digest_files", counting)
     return digested
 
 
@@ -134,14 +135,14 @@ def test_only_changed_files_are_embedded(root: Path, tmp_path: Path, monkeypatch
 def test_a_killed_process_loses_the_last_blobs_only(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tree_module, "_FLUSHED", 2)
+    monkeypatch.setattr(store_module, "_FLUSHED", 2)
     digested = count_digests(monkeypatch)
     files = folder_files(root)
 
     def killed() -> bytes:
         raise KeyboardInterrupt
 
-    broken = [*files[:4], tree_module.SourceFile("zz.py", "0" * 40, killed)]
+    broken = [*files[:4], SourceFile("zz.py", "0" * 40, killed)]
     with pytest.raises(KeyboardInterrupt):
         TreeIndexer(tmp_path / "index", hand_model()).index("o/n", broken)
     (folder,) = (tmp_path / "index" / "o__n").iterdir()
@@ -163,14 +164,14 @@ def test_a_second_process_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_many_small_files_of_an_index_are_joined(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tree_module, "_FLUSHED", 1)
+    monkeypatch.setattr(store_module, "_FLUSHED", 1)
     monkeypatch.setattr("codegrep.index.store._MAX_SEGMENTS", 3)
     digested = count_digests(monkeypatch)
     for _ in range(2):
         tree = TreeIndexer(tmp_path / "index", hand_model()).index("o/n", folder_files(root))
     assert len(digested) == 5
     (folder,) = (tmp_path / "index" / "o__n").iterdir()
-    assert len(list(folder.iterdir())) == 1
+    assert len(list(folder.iterdir())) <= 3
     assert Bm25Index(tree).search("parse_url", 1)[0].unit.name == "parse_url"
 
 
@@ -192,3 +193,20 @@ def test_broken_index_files_are_named(root: Path, tmp_path: Path) -> None:
     file.write_bytes(b"no arrow")
     with pytest.raises(DataError, match=r"cannot be used: .*Remove"):
         TreeIndexer(tmp_path / "index", model).index("o/n", [])
+
+
+def test_the_mean_of_the_best_units_is_that_of_sorting_them(root: Path, tmp_path: Path) -> None:
+    (root / "pkg/urls.py").write_text("".join(f"def f{n}():\n    return {n}\n\n\n" for n in range(9)))
+    tree = TreeIndexer(tmp_path / "index", hand_model()).index("o/n", folder_files(root))
+    scores = np.round(np.random.default_rng(0).random(len(tree)), 1)  # equal ones among them
+    expected = [np.mean(sorted(scores[tree.file_of == file])[::-1][:3]) for file in range(len(tree.paths))]
+    np.testing.assert_allclose(tree.mean_of_best(scores, 3), expected)
+
+
+def test_large_counts_and_documents_score_as_small_ones_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = np.random.default_rng(0)
+    terms = chance.integers(0, 50, 2_000).astype(np.uint32)
+    documents, counts = chance.integers(0, 90, 2_000), chance.integers(1, 9, 2_000).astype(np.uint16)
+    packed = Okapi(terms, documents, counts, 90).score([3, 7, 7])
+    monkeypatch.setattr("codegrep.index.okapi._PACKED_COUNTS", 0)
+    assert packed.tolist() == Okapi(terms, documents, counts, 90).score([3, 7, 7]).tolist()

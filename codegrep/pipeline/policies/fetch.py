@@ -6,8 +6,9 @@ import shutil
 from pathlib import Path
 
 from codegrep.config import Config
+from codegrep.config.reading import checked
 from codegrep.engines.models import PolicyFiles, provide
-from codegrep.errors import InfrastructureError, ModelError
+from codegrep.errors import ConfigError, InfrastructureError, ModelError
 from codegrep.runtime.artifacts import Places
 from codegrep.tracking import store
 from codegrep.tracking.parameters import masked_text
@@ -80,3 +81,15 @@ def policy_of(package: PolicyPackage, artifacts: Path, base: str = "") -> Policy
         shutil.rmtree(merged, ignore_errors=True)
         partial.rename(merged)
     return PolicyFiles(merged, package.adapter)
+
+
+def recorded_config(package: PolicyPackage) -> Config:
+    """Return the configuration of the run that trained a policy.
+
+    Raises:
+        ModelError: it is not one of this version.
+    """
+    try:
+        return checked(Config, package.config)
+    except ConfigError as error:
+        raise ModelError(f"the configuration of the policy is not one of this version ({error.what})") from None

@@ -12,14 +12,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from codegrep.config import Config
-from codegrep.config.reading import checked
-from codegrep.errors import ConfigError, DataError, ModelError
+from codegrep.errors import DataError
 from codegrep.issues import Issue
 from codegrep.issues.git import holds, open_repository
 from codegrep.issues.source import RepositoryLocation
 from codegrep.pipeline.policies.engines import InProcessHandle
-from codegrep.pipeline.policies.fetch import policy_of
+from codegrep.pipeline.policies.fetch import policy_of, recorded_config
 from codegrep.pipeline.workers import AgentSettings, AgentWorker
 from codegrep.rollout.record import from_row
 from codegrep.runtime.artifacts import Places
@@ -42,7 +40,7 @@ class PolicyModel:
 
     def __init__(self, folder: Path) -> None:
         self._package = read_package(folder)
-        self._config = _config(self._package.config)
+        self._config = recorded_config(self._package)
         self._places = Places(Path(os.environ.get("CODEGREP_OUTPUTS") or "outputs").expanduser().absolute())
         self._files = policy_of(self._package, self._places.artifacts)
 
@@ -114,13 +112,6 @@ class PolicyModel:
 def _load_pyfunc(path: str) -> PolicyModel:
     """Open a package; MLflow calls this."""
     return PolicyModel(Path(path))
-
-
-def _config(recorded: Any) -> Config:
-    try:
-        return checked(Config, recorded)
-    except ConfigError as error:
-        raise ModelError(f"the configuration of the policy is not one of this version ({error.what})") from None
 
 
 def _location(repository: str) -> RepositoryLocation:

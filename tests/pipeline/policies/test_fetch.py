@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -222,3 +230,43 @@ def test_loaded_is_measured_only_where_it_is_named() -> None:
         composed("evaluate.models=[loaded]")
     with pytest.raises(ConfigError, match="cannot be the name"):
         composed("tracking.register=a/b")
+
+
+@pytest.mark.slow
+def test_mlflow_models_serve_answers_over_http(trained: Any, made: Made, tmp_path: Path) -> None:
+    _, uri, _, _, _ = trained
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "models",
+        "serve",
+        "-m",
+        "models:/retriever@best",
+        "--env-manager",
+        "local",
+    ]
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # it starts uvicorn by name
+    environment = os.environ | {"MLFLOW_TRACKING_URI": uri, "PYTHONPATH": str(CONF.parent), "PATH": programs}
+    server = subprocess.Popen([*command, "-p", str(port)], env=environment, start_new_session=True, cwd=tmp_path)
+    try:
+        row = ["average_invoice fails", str(made.local), made.commits[0]]
+        columns = ["problem_statement", "repository", "base_commit"]
+        body = json.dumps({"dataframe_records": [dict(zip(columns, row, strict=True))]}).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/invocations", body, headers)
+        deadline = time.monotonic() + 240
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=120) as answer:
+                    given = json.load(answer)
+                break
+            except urllib.error.URLError:
+                assert server.poll() is None and time.monotonic() < deadline
+                time.sleep(0.5)
+        assert len(given["predictions"]) == 1
+    finally:
+        os.killpg(server.pid, signal.SIGKILL)
+        server.wait()
