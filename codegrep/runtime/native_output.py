@@ -39,9 +39,9 @@ def native_output_to(log: Path) -> Iterator[None]:
         io.FileIO(terminal, "w"), before.encoding, errors="backslashreplace", write_through=True
     )
 
-    def warn(message: Warning | str, category: type[Warning], file: str, line: int, *_: Any) -> None:
+    def warn(message: Warning | str, category: type[Warning], filename: str, lineno: int, *_: Any, **__: Any) -> None:
         with log.open("a", encoding="utf-8") as out:
-            out.write(warnings.formatwarning(message, category, file, line))
+            out.write(warnings.formatwarning(message, category, filename, lineno))
 
     shown, warnings.showwarning = warnings.showwarning, warn
     try:
