@@ -31,7 +31,7 @@ _WITH_PLUS = ("experiment", "sweep")  # groups that no default chooses from
 
 
 def compose_overrides(overrides: Sequence[str], first_of_many: bool = False) -> DictConfig:
-    """What Hydra composes for a command line, outside of a run of it.
+    """Return what Hydra composes for a command line, outside of a run of it.
 
     Args:
         overrides: as they are typed.
@@ -174,7 +174,7 @@ def check(config: Config) -> None:
 
 
 def cautions(config: Config) -> list[str]:
-    """What will run but hardly mean what it seems to, one line each."""
+    """Return what will run but hardly mean what it seems to, one line each."""
     wanted = needs(load_reward(config.reward))
     name, prompt = config.reward.name, config.agent.prompt
     said = []
@@ -258,7 +258,7 @@ def _keys_in_files(group: str) -> set[str]:
 
 
 def _choices_with(key: str) -> list[str]:
-    """The choices of the key's group whose YAML file has the key: `engine=vllm` for engine.vllm.replicas."""
+    """Return the choices of the key's group whose YAML file has the key: `engine=vllm` for engine.vllm.replicas."""
     group, *path = key.split(".")
     choices = []
     for file in sorted((CONF / group).glob("*.yaml")):

@@ -90,7 +90,7 @@ def check_arguments(
 
 
 def _fits(value: object, hint: Any) -> bool:
-    """A shallow check of plain YAML values against the annotations that sources use; unknown annotations accept all."""
+    """Check a plain YAML value shallowly against an annotation; unknown annotations accept all."""
     origin = typing.get_origin(hint)
     if origin in {types.UnionType, typing.Union}:
         return any(_fits(value, part) for part in typing.get_args(hint))

@@ -35,7 +35,7 @@ def command(arguments: Sequence[str]) -> str:
 
 
 def typed_command(arguments: Sequence[str]) -> str:
-    """This program with these arguments, as it can be typed into the shell that started it.
+    """Return this program with these arguments, as it can be typed into the shell that started it.
 
     The environment that it runs in need not be active there: the console script or the interpreter is named by its path
     where the shell would not find it.
@@ -74,7 +74,7 @@ def _written(value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    """Always quoted: a text that looks like a number, null, a list or a function stays a text."""
+    """Quote always: a text that looks like a number, null, a list or a function stays a text."""
     from hydra.core.override_parser.types import Quote, QuotedString
 
     if "\0" in text:
@@ -85,7 +85,7 @@ def _quoted(text: str) -> str:
 
 
 def _key(key: Any) -> str:
-    """A key inside {…}, which cannot be quoted."""
+    """Write a key inside {…}, which cannot be quoted."""
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 

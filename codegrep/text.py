@@ -22,7 +22,7 @@ def plain(text: str) -> str:
 
 
 def without_thoughts(text: str, opaque: Sequence[tuple[int, int]] = ()) -> str:
-    """What a model said, without what it thought.
+    """Return what a model said, without what it thought.
 
     A thought stands between <think> and </think>, or runs to the end where it was cut off. A </think> without its
     beginning, which may have stood in the prompt, ends a thought that began with the text.

@@ -25,7 +25,7 @@ python -m codegrep --hydra-help                                  Hydra's options
 
 
 def usage(conf: Path) -> str:
-    """The text.
+    """Return the text.
 
     Args:
         conf: folder of configurations.
@@ -51,13 +51,13 @@ def usage(conf: Path) -> str:
 
 
 def groups(conf: Path) -> dict[str, list[str]]:
-    """The choices of each group that an experiment is made of."""
+    """Return the choices of each group that an experiment is made of."""
     folders = sorted(path for path in conf.iterdir() if path.is_dir() and path.name not in _OF_THEIR_OWN)
     return {folder.name: [path.stem for path in _files(folder)] for folder in folders}
 
 
 def first_sentence(path: Path) -> str:
-    """The first sentence of the comment at the head of a YAML file, or ''."""
+    """Return the first sentence of the comment at the head of a YAML file, or ''."""
     comment: list[str] = []
     for line in path.read_text(encoding="utf-8").splitlines():
         if not line.startswith("#"):

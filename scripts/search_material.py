@@ -25,7 +25,7 @@ _DEFINITION = re.compile(r"(\s*)(?:async\s+def|def|class)\s+(\w+)")
 
 
 def commits_of(folder: Path, role: str, most: int, only_fixes: bool, only: Sequence[str] = ()) -> list[Issue]:
-    """Commits of the repositories of a role, at most `most` of each, as issues."""
+    """Return commits of the repositories of a role, at most `most` of each, as issues."""
     here = {label.lower() for label in list_repositories(folder)}
     chosen = sorted(known_roles().named([role]) & here & ({name.lower() for name in only} if only else here))
     source = GitHistory(str(folder), include=chosen, max_per_repository=most, only_fixes=only_fixes)
@@ -47,7 +47,7 @@ def changed_units(issue: Issue, repo: Repo) -> list[Unit]:
 
 
 def _definition_at(path: str, lines: list[str], first: int, last: int) -> Unit | None:
-    """The innermost definition around a row of Python, found by indentation."""
+    """Return the innermost definition around a row of Python, found by indentation."""
     names: list[str] = []
     top = -1
     indent = min((_indent(line) for line in lines[first : last + 1] if line.strip()), default=0)

@@ -23,7 +23,7 @@ Table = dict[str, dict[str, list[dict[str, Any]]]]  # retriever -> instance_id -
 
 
 def read(run: Path) -> list[dict[str, Any]]:
-    """The per-issue rows that a run's report was made from.
+    """Return the per-issue rows that a run's report was made from.
 
     Raises:
         SystemExit: the run has no report yet.

@@ -71,7 +71,7 @@ def prepare(folder: Path, issues: Sequence, snapshots: int, target: Path) -> Non
 
 
 def choose_vocabulary(data: dict[str, np.ndarray], words: list[str], own: list[str], size: int) -> list[str]:
-    """The words that most texts have, after those of the distilled model's vocabulary that occur in any text."""
+    """Return the words that most texts have, after those of the distilled model's vocabulary that occur in any text."""
     frequency = np.bincount(data["ids"], minlength=len(words))
     wanted = {word for word in own if word.isalnum() and len(word) > 1}
     ranked = sorted(range(len(words)), key=lambda i: -frequency[i] - (5 if words[i] in wanted else 0))

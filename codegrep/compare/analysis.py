@@ -102,7 +102,7 @@ class Analysis:
         return tuple(retriever for retriever in self.retrievers if retriever.design)
 
     def contrast(self, a: str, b: str, column: str) -> Contrast | None:
-        """The one between two designs on one measure."""
+        """Return the one between two designs on one measure."""
         return next((c for c in self.between if (c.a, c.b, c.column) == (a, b, column)), None)
 
     @property
@@ -150,7 +150,7 @@ def analyse(designs: Sequence[ComparedDesign], *, resamples: int = RESAMPLES, se
 
 
 def _places(runs: Sequence[Sequence[IssueRow]]) -> dict[str, list[int]]:
-    """The issues of each measure, by their number: all, or for a partial one those that every run has it on."""
+    """Return the issues of each measure, by their number: all, or for a partial one those that every run has it on."""
     everywhere = list(range(len(runs[0])))
     places = {}
     for measure in MEASURES:
@@ -169,7 +169,7 @@ def _table(run: RunRecord) -> dict[str, dict[str, IssueRow]]:
 def _others(
     tables: Mapping[str, Mapping[str, Mapping[str, IssueRow]]], subject: str, issues: Sequence[str]
 ) -> list[str]:
-    """Retrievers beside the subject that cover all issues wherever they were measured, in the tables' order."""
+    """Return the other retrievers that cover all issues wherever they were measured, in the tables' order."""
     names = dict.fromkeys(name for table in tables.values() for name in table if name != subject)
     return [
         name for name in names if all(set(issues) <= table[name].keys() for table in tables.values() if name in table)

@@ -118,7 +118,7 @@ def _write(comparison: Comparison, folder: Path) -> None:
 
 
 def _results(comparison: Comparison) -> dict[str, Any]:
-    """The numbers of the page, for programs."""
+    """Return the numbers of the page, for programs."""
     analysis, verdict = comparison.analysis, comparison.verdict
     return {
         "name": comparison.name,

@@ -34,7 +34,7 @@ class Comparison:
 
 
 def page_of(comparison: Comparison) -> Page:
-    """The page."""
+    """Return the page."""
     designs, analysis = comparison.designs, comparison.analysis
     runs = sum(len(design.runs) for design in designs)
     repositories = len(set(analysis.repositories))
@@ -128,7 +128,7 @@ def _retrieval(analysis: Analysis) -> list[Block]:
 
 
 def _head(one: Measure, analysis: Analysis) -> str:
-    """A measure's label, with how many issues it is a mean of where these are not all."""
+    """Return a measure's label, with how many issues it is a mean of where these are not all."""
     issues = next(line.scores[one.column].values.shape[1] for line in analysis.retrievers if one.column in line.scores)
     return one.label if issues == len(analysis.issues) else f"{one.label} ({_count(issues, 'issue')})"
 

@@ -45,7 +45,7 @@ class CostRow:
 
 
 def cost_of(run: RunRecord) -> Cost:
-    """What a run's training cost, from its curves and its configuration."""
+    """Return what a run's training cost, from its curves and its configuration."""
     rows = [row for row in run.curves if "optim/tokens" in row]
     # With several updates a batch, rollouts are sampled in the first of them alone.
     sampled = [row for row in rows if "group/drawn" in row]

@@ -121,7 +121,7 @@ def _name(record: RunRecord) -> str:
 
 
 def _label(name: str, settings: Mapping[str, str], rivals: Sequence[Mapping[str, str]]) -> str:
-    """The run's name; where other designs have it too, with the settings that tell them apart."""
+    """Return the run's name; where other designs have it too, with the settings that tell them apart."""
     apart = [key for key, value in settings.items() if any(rival[key] != value for rival in rivals)]
     if not apart:
         return name
@@ -141,5 +141,5 @@ def _one_a_seed(runs: Sequence[RunRecord]) -> tuple[list[RunRecord], list[LeftOu
 
 
 def shorten(value: str) -> str:
-    """A setting's value, cut where it is long."""
+    """Return a setting's value, cut where it is long."""
     return value if len(value) <= _LONGEST else value[: _LONGEST - 1] + "…"

@@ -28,7 +28,7 @@ class Measure:
     claims: bool = True
 
     def text(self, value: float | None, signed: bool = False) -> str:
-        """A value as it is printed; a dash for none."""
+        """Return a value as it is printed; a dash for none."""
         if value is None:
             return "–"
         if self.share:
@@ -60,5 +60,5 @@ _BY_COLUMN = {measure.column: measure for measure in MEASURES}
 
 
 def measure(column: str) -> Measure:
-    """The measure of that column."""
+    """Return the measure of that column."""
     return _BY_COLUMN[column]

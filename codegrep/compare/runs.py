@@ -92,7 +92,7 @@ class LeftOut:
 
 
 def read_runs(client: MlflowClient, uri: str, found: Sequence[Run]) -> tuple[list[RunRecord], list[LeftOut]]:
-    """The finished runs with held-out results, and what was left out.
+    """Return the finished runs with held-out results, and what was left out.
 
     Raises:
         MlflowException: the store cannot be read.
@@ -164,7 +164,7 @@ def _artifact(client: MlflowClient, run_id: str, path: str) -> Any:
 
 
 def _trained_by(client: MlflowClient, run: Run) -> str:
-    """The run that trained this one's adapter, where it is another: equal stages are computed once and shared."""
+    """Return the run that trained this one's adapter, where another did: equal stages are shared."""
     fingerprint = run.data.tags.get("train.artifact", "")
     if "reward/total" in run.data.metrics or not fingerprint.isalnum():
         return ""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def open_store(uri: str, outputs: Path) -> tuple[MlflowClient, str]:
-    """A client of the store, and its URI.
+    """Return a client of the store, and its URI.
 
     Raises:
         ConfigError: there is no SQLite file under `outputs`.
@@ -118,7 +118,7 @@ def comparison_run(client: MlflowClient, compared: Sequence[Run], name: str, run
 
 
 def named_after(run_ids: Sequence[str]) -> str:
-    """A name for runs that no sweep holds together, the same for the same runs in any order."""
+    """Return a name for runs that no sweep holds together, the same for the same runs in any order."""
     return f"runs-{hashlib.sha256(' '.join(sorted(run_ids)).encode()).hexdigest()[:10]}"
 
 

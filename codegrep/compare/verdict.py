@@ -77,7 +77,7 @@ def verdict(analysis: Analysis, margin: float = MARGIN, dead_groups: Mapping[str
 
 
 def claim_of(contrast: Contrast, margin: float = MARGIN) -> Claim:
-    """What may be said: a claim needs the corrected p-value and the interval, both."""
+    """Return what may be said: a claim needs the corrected p-value and the interval, both."""
     d = contrast.result.difference
     if contrast.p_holm is None:
         return Claim.ONE_RUN
@@ -147,7 +147,7 @@ def _pair(contrast: Contrast, analysis: Analysis, margin: float) -> PairVerdict:
 
 
 def settle(contrast: Contrast, analysis: Analysis, margin: float = MARGIN) -> str:
-    """What would settle an open pair: more seeds, more repositories, or both, with numbers."""
+    """Return what would settle an open pair: more seeds, more repositories, or both, with numbers."""
     runs = {line.label: line.runs for line in analysis.designs}
     fewest = min(runs[contrast.a], runs[contrast.b])
     repositories = len(set(analysis.repositories))

@@ -70,7 +70,7 @@ def unknown_key(key: str, choices: Sequence[str] = (), in_files: Collection[str]
 
 
 def _group_in(hint: Any) -> tuple[type | None, bool]:
-    """The group that a field holds, and whether it holds several by name."""
+    """Return the group that a field holds, and whether it holds several by name."""
     if is_dataclass(hint) and isinstance(hint, type):
         return hint, False
     for part in get_args(hint):

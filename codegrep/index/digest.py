@@ -21,7 +21,7 @@ _MANY = 300
 
 
 def unit_text(unit: Unit) -> str:
-    """What of a unit is counted; the words of its name and docstring count twice, for its body has them too."""
+    """Return what of a unit is counted; the words of its name and docstring count twice, for its body has them too."""
     return f"{unit.name}\n{unit.docstring}\n{unit.body}"
 
 

@@ -79,7 +79,7 @@ class Candidates:
 
 
 def candidates(tree: TreeIndex, statement: Statement, allowed: NDArray[np.bool_]) -> Candidates:
-    """The best files by BM25 and by vectors, those that the statement names, and their features.
+    """Return the best files by BM25 and by vectors, those that the statement names, and their features.
 
     Args:
         tree: its index.

@@ -9,7 +9,7 @@ from codegrep.issues.git import Repo, blob
 
 
 def commit_files(repo: Repo, commit: str) -> list[SourceFile]:
-    """The files of a commit that an index holds.
+    """Return the files of a commit that an index holds.
 
     Raises:
         GitError: there is no such commit.

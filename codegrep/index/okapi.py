@@ -72,7 +72,7 @@ class Okapi:
         return scores
 
     def idf(self, term: int) -> float:
-        """The idf of a term; that of a term that no document has, for others."""
+        """Return the idf of a term; that of a term that no document has, for others."""
         position = int(np.searchsorted(self._terms, term))
         if position < len(self._terms) and self._terms[position] == term:
             return float(self._idf[position])

@@ -87,7 +87,7 @@ class TreeSearch(ABC):
         return [Hit(self.tree.unit(int(n)), float(scores[n])) for n in _ranked(scores)[:k]]
 
     def rank_files(self, query: str, k: int, allowed: NDArray[np.bool_] | None = None) -> list[tuple[str, float]]:
-        """The k best files, by their best units. allowed: (files,) which of them are ranked, or all."""
+        """Return the k best files, by their best units. allowed: (files,) which of them are ranked, or all."""
         if not len(self.tree):
             return []
         chosen = np.ones(len(self.tree.paths), bool) if allowed is None else allowed
@@ -182,7 +182,7 @@ INDEXES: Mapping[str, type[TreeSearch]] = {
 
 
 def _ranked(scores: Scores) -> NDArray[np.intp]:
-    """What is found, best first; equal ones in their order."""
+    """Return what is found, best first; equal ones in their order."""
     found = np.flatnonzero(scores > -np.inf)
     return found[np.argsort(-scores[found], kind="stable")]
 

@@ -89,7 +89,7 @@ class Statement:
 
 
 def statement_of(text: str) -> Statement:
-    """The statement of a text, of bounded length."""
+    """Return the statement of a text, of bounded length."""
     return Statement(text[:_MAX_STATEMENT])
 
 

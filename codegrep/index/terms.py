@@ -86,7 +86,7 @@ def count_terms(texts: Iterable[str]) -> Counts:
 
 
 def joined(parts: Sequence[Counts]) -> Counts:
-    """The texts of several counts, one after another."""
+    """Return the texts of several counts, one after another."""
     offsets = np.cumsum([0, *(len(part.terms) for part in parts)])
     starts = [part.starts[:-1] + offset for part, offset in zip(parts, offsets, strict=False)]
     return Counts(
@@ -119,7 +119,7 @@ _known = _Identifiers()
 
 
 def _singular(word: str) -> str:
-    """The word without the s of a plural or of a verb; class, status and this stay."""
+    """Return the word without the s of a plural or of a verb; class, status and this stay."""
     if len(word) > 3 and word.endswith("s") and word[-2] not in "sui":
         return word[:-1]
     return word

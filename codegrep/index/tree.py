@@ -77,7 +77,7 @@ class TreeIndex:
         return len(self.file_of)
 
     def unit(self, number: int) -> IndexedUnit:
-        """The unit of a number."""
+        """Return the unit of a number."""
         file = int(self.file_of[number])
         meta = self._blobs[file].meta[number - int(self.first_unit[file])]
         return IndexedUnit(self.paths[file], meta[1], meta[0], *meta[2:])

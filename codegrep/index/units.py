@@ -192,7 +192,7 @@ def _too_broken(root: Node) -> bool:
 
 
 def _first_row(node: Node, language: str) -> int:
-    """The first row of a definition, its decorators or the comment above it included."""
+    """Return the first row of a definition, its decorators or the comment above it included."""
     if language == "python":
         parent = node.parent
         return (parent if parent is not None and parent.type == "decorated_definition" else node).start_point.row

@@ -42,7 +42,7 @@ class CommitFilter:
     gold_tests: bool = False
 
     def judge(self, commit: Commit) -> Chosen | str:
-        """The statement and gold files of a commit that is kept, else the reason why it is not."""
+        """Return the statement and gold files of a commit that is kept, else the reason why it is not."""
         if len(commit.parents) > 1:
             return "merge"
         if not commit.parents:

@@ -54,7 +54,7 @@ class Commit:
 def read_commits(
     repository: Path, ref: str = "HEAD", max_commits: int = 0, since: str | None = None, until: str | None = None
 ) -> Iterator[Commit]:
-    """Commits reachable from `ref`, newest first.
+    """Yield the commits reachable from `ref`, newest first.
 
     Args:
         repository: bare repository or working clone.

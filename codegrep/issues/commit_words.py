@@ -117,7 +117,7 @@ _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_.]+")
 
 
 def is_revert(message: str) -> bool:
-    """True for reverts and re-applied commits."""
+    """Return whether this is a revert or a re-applied commit."""
     subject = _bare_subject(message)
     if _ASKS.match(subject) is not None or _REVERT_BODY.search(message) is not None:
         return True
@@ -125,13 +125,13 @@ def is_revert(message: str) -> bool:
 
 
 def is_merge_message(message: str) -> bool:
-    """True for merges that left no second parent (squashed, or made by another version control system)."""
+    """Return whether this is a merge without a second parent (squashed, or of another version control system)."""
     subject = _bare_subject(message)
     return _MERGE.match(subject) is not None or _begins(subject, _PERHAPS_MERGE, report=subject)
 
 
 def is_chore(message: str) -> bool:
-    """True when the subject speaks of style, tools, documentation, tests, releases, or is vague."""
+    """Return whether the subject speaks of style, tools, documentation, tests, releases, or is vague."""
     bare = _bare_subject(message)
     return any(
         _CHORE.match(subject) is not None or _begins(subject, _PERHAPS_CHORE, report=bare)
@@ -140,7 +140,7 @@ def is_chore(message: str) -> bool:
 
 
 def tells_of_a_fix(message: str) -> bool:
-    """True when the subject says that something was wrong, or the body says so plainly."""
+    """Return whether the subject says that something was wrong, or the body says so plainly."""
     return _FIX_SUBJECT.search(_subject(message)) is not None or _FIX_BODY.search(plain(message)) is not None
 
 

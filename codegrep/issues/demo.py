@@ -66,7 +66,7 @@ class Demo:
         self._max_bytes = max_file_kib * 1024
 
     def load(self) -> LoadResult:
-        """Builds or finds the repository of each package.
+        """Build or find the repository of each package.
 
         Raises:
             DataError: none of the packages is installed, or none has a usable docstring.
@@ -90,13 +90,13 @@ class Demo:
         return result
 
     def state(self) -> dict[str, str]:
-        """A hash over the files of each installed package. What is built from them changes nothing."""
+        """Return a hash over the files of each installed package. What is built from them changes nothing."""
         unused = LoadResult()
         files = {package: self._files(names, unused) for package, names in self._parts().items()}
         return {package: self._fingerprint(found)[:12] if found else "" for package, found in files.items()}
 
     def _parts(self) -> dict[str, list[str]]:
-        """What is wanted of each package, by the package's name."""
+        """Return what is wanted of each package, by the package's name."""
         parts: dict[str, list[str]] = {}
         for name in self._packages:
             parts.setdefault(name.partition(".")[0], []).append(name)
@@ -179,7 +179,7 @@ def package_folder(name: str) -> Path | None:
 
 
 def write_repository(tree: PackageTree, folder: Path) -> str:
-    """Writes a bare repository with one commit and returns the commit's hash, the same for the same files everywhere.
+    """Write a bare repository with one commit and return the commit's hash, the same for the same files everywhere.
 
     Raises:
         RepositoryError: git failed.

@@ -87,7 +87,7 @@ def _docstring(node: _Documented, name: str, kind: str, lines: list[bytes]) -> D
 
 
 def cut_docstrings(source: bytes, chosen: Collection[Docstring]) -> bytes:
-    """The file without the chosen docstrings: their lines go, or become one `pass` where the body holds nothing else.
+    """Return the file without the chosen docstrings, `pass` in their place where a body holds nothing else.
 
     Raises:
         ValueError: the result is not the same code (which would be an error here, never in the file).
@@ -132,7 +132,7 @@ def _first_line(node: _Documented) -> int:
 
 
 def _code(source: bytes, without: frozenset[str]) -> str:
-    """The syntax tree as text, the docstrings of the objects `without` left out (positions are not part of it)."""
+    """Return the syntax tree as text, without positions and the docstrings of the objects `without`."""
     tree = ast.parse(source)
     _drop(tree, "", without)
     return ast.dump(tree)
@@ -150,7 +150,7 @@ def _drop(node: ast.Module | ast.ClassDef, prefix: str, without: frozenset[str])
 
 
 def query_of(docstring: Docstring, max_words: int, hide_name: bool) -> str:
-    """The descriptive paragraphs of a docstring as plain text: no parameter tables, examples, roles or links.
+    """Return the descriptive paragraphs of a docstring as plain text: no parameter tables, examples, roles or links.
 
     Args:
         docstring: whose text is taken.

@@ -53,7 +53,7 @@ _KEPT = ("PATH", "HOME", "TMPDIR")
 
 
 def git_environment(isolated: bool = True) -> dict[str, str]:
-    """The environment of a git process, the only one that this project gives to git.
+    """Return the environment of a git process, the only one that this project gives to git.
 
     No prompts, no hooks, no filters, no lazy fetches, and no inherited GIT_DIR, GIT_INDEX_FILE and the like, which are
     set inside git hooks and would redirect every command.
@@ -203,7 +203,7 @@ class Repo(git.Repo):
 
 @contextmanager
 def open_repository(path: Path, limits: Limits | None = None) -> Iterator[Repo]:
-    """The repository at `path`, bare, working clone or linked worktree; its `git` runs commands within `limits`.
+    """Return the repository at `path`, bare, working clone or linked worktree; its `git` runs commands within `limits`.
 
     Raises:
         GitError: there is none, or (from any command in the block) git failed.
@@ -220,7 +220,7 @@ def open_repository(path: Path, limits: Limits | None = None) -> Iterator[Repo]:
 
 
 def clone(source: str, path: Path, limits: Limits) -> None:
-    """Makes a bare clone that needs its source no more.
+    """Make a bare clone that needs its source no more.
 
     Raises:
         GitError: git failed.
@@ -247,7 +247,7 @@ def remote_commit(source: str, name: str, limits: Limits) -> str | None:
 
 
 def init(path: Path) -> None:
-    """Makes an empty bare repository whose branch is `main`."""
+    """Make an empty bare repository whose branch is `main`."""
     Repo.init(path, bare=True, initial_branch="main").close()
 
 
@@ -268,14 +268,14 @@ def holds(repo: Repo, name: str) -> bool:
 
 
 def blob(repo: Repo, name: str) -> bytes:
-    """The content of an object that the repository has."""
+    """Return the content of an object that the repository has."""
     content: bytes = repo.git.get_object_data(name)[3]
     return content
 
 
 @contextmanager
 def given(content: bytes) -> Iterator[IO[bytes]]:
-    """Standard input for a command (`istream`)."""
+    """Yield standard input for a command (`istream`)."""
     with tempfile.TemporaryFile() as stream:
         stream.write(content)
         stream.seek(0)
@@ -283,7 +283,7 @@ def given(content: bytes) -> Iterator[IO[bytes]]:
 
 
 def pieces(process: git.Git.AutoInterrupt, separator: bytes, chunk: int = 1 << 20) -> Iterator[bytes]:
-    """What a command started with `as_process` puts out, piece by piece; closing the iterator ends git.
+    """Return what a command started with `as_process` puts out, piece by piece; closing the iterator ends git.
 
     Raises:
         GitError: git failed (raised after the pieces that it still gave).

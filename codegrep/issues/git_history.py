@@ -95,7 +95,7 @@ class GitHistory:
         )
 
     def load(self) -> LoadResult:
-        """Reads the histories, one `git log` each.
+        """Read the histories, one `git log` each.
 
         Raises:
             DataError: `path` holds no repository, `include` names none of them, or no commit of any makes an issue.
@@ -207,7 +207,7 @@ def _spread(issues: list[Issue], limit: int) -> list[Issue]:
 
 @contextmanager
 def _readable(path: Path) -> Iterator[Path]:
-    """The repository itself; a bundle is unpacked into a temporary bare clone first."""
+    """Return the repository itself; a bundle is unpacked into a temporary bare clone first."""
     if path.is_dir():
         yield path
         return

@@ -84,7 +84,7 @@ def sample_id(instance_id: str, number: int) -> str:
 
 
 def issue_of(issues: Mapping[str, Issue], instance_id: str) -> Issue | None:
-    """The issue of an id, which may be that of one of its samples; None where it is not known.
+    """Return the issue of an id, which may be that of one of its samples; None where it is not known.
 
     Of a sample, everything but `gold_files` is that of its issue.
     """

@@ -33,7 +33,7 @@ class LoadedIssues(LoadResult):
 
 
 def load_issues(config: DataConfig) -> LoadedIssues:
-    """Loads every source of `config`, in the order of their names' appearance.
+    """Load every source of `config`, in the order of their names' appearance.
 
     A source with use=train loses its issues of repositories that are held out or, in a split by roles, have no side
     in it, before `limit` is applied. Issues that choose checkpoints do not count for `limit`.
@@ -79,7 +79,7 @@ def load_issues(config: DataConfig) -> LoadedIssues:
 
 
 def _material(loaded: LoadResult, split: SplitConfig, removed: Counter[str]) -> tuple[list[Issue], list[Issue]]:
-    """The issues of a use=train source to train on, and those that choose checkpoints; the others are counted."""
+    """Return a use=train source's issues to train on and to choose checkpoints; count the others."""
     repos = {issue.repo for issue in loaded.issues}
     roles = roles_by_name(repos)
     sides = {repo: side_of(repo, roles.get(repo), split) for repo in repos}

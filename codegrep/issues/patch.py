@@ -90,7 +90,7 @@ _EXTENDED = re.compile(
 
 
 def parse_patch(text: str) -> Patch:
-    """Reads a unified diff.
+    """Read a unified diff.
 
     Args:
         text: the diff; blank text is an empty patch. Prose around the diff (a mail, a commit message) is skipped.
@@ -214,7 +214,7 @@ class _Reader:
                 yield hunk
 
     def _hunk_body(self, line_number: int, old_left: int, new_left: int) -> Hunk | None:
-        """Walks the body; `line_number` is the next old line, first and end bound the changed part (half-open)."""
+        """Walk the body; `line_number` is the next old line, first and end bound the changed part (half-open)."""
         first: int | None = None
         end = line_number
         while (old_left > 0 or new_left > 0) and self._at < len(self._lines):

@@ -20,7 +20,7 @@ class Names(NamedTuple):
 
 
 def unquote(name: str) -> str:
-    """A name as it stands after `--- `, `rename from ` and the like: quotes and escapes undone, time stamp cut off.
+    """Return a name after `--- `, `rename from ` and the like: quotes and escapes undone, time stamp cut off.
 
     Bytes that are no UTF-8 become U+FFFD; such a path matches no file, as an unreadable name should.
     """
@@ -40,7 +40,7 @@ def unquote(name: str) -> str:
 
 
 def strip_prefixes(old: str, new: str) -> Names:
-    """Removes `a/` and `b/` when the pair carries them; a diff made without prefixes is left as it is."""
+    """Remove `a/` and `b/` when the pair carries them; a diff made without prefixes is left as it is."""
     if old == "/dev/null" or new == "/dev/null":
         return Names(_single(old, "a/"), _single(new, "b/"))
     for before, after in _PREFIXES:
@@ -56,7 +56,7 @@ def _single(name: str, prefix: str) -> str | None:
 
 
 def header_names(rest: str) -> Names:
-    """The two names after `diff --git `. Unquoted names with spaces are only readable when both are the same file."""
+    """Return the two names after `diff --git `. Unquoted ones with spaces can be read when both are equal."""
     quoted = _QUOTED.match(rest)
     if quoted is not None:
         old, tail = unquote(rest), rest[quoted.end() :].removeprefix(" ")

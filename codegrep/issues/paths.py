@@ -38,7 +38,7 @@ _VERSION_FILES = frozenset(
 
 
 def is_test_path(path: str) -> bool:
-    """True for files of a test suite: in a tests folder or named like one (`test_*.py`, `*_test.py`, `conftest.py`)."""
+    """Return whether this is a file of a test suite: in a tests folder, or `test_*.py`, `*_test.py`, `conftest.py`."""
     parts = PurePosixPath(path).parts
     if not parts:
         return False
@@ -49,18 +49,18 @@ def is_test_path(path: str) -> bool:
 
 
 def is_source_path(path: str, suffixes: Collection[str] = SOURCE_SUFFIXES) -> bool:
-    """True when the file name ends in one of `suffixes` (any case) and is more than the suffix."""
+    """Return whether the file name ends in one of `suffixes` (any case) and is more than the suffix."""
     name = PurePosixPath(path).name.lower()
     return any(name.endswith(suffix.lower()) and len(name) > len(suffix) for suffix in suffixes)
 
 
 def is_vendored_path(path: str) -> bool:
-    """True for copies of other projects kept inside a repository (`vendor/`, `_vendor/`, `third_party/`, ...)."""
+    """Return whether this is a copy of another project kept inside a repository (`vendor/`, `third_party/`, …)."""
     return any(part.lower() in _VENDORED_FOLDERS for part in PurePosixPath(path).parts[:-1])
 
 
 def is_doc_path(path: str) -> bool:
-    """True for documentation: prose and pictures by suffix, and everything below a docs or examples folder."""
+    """Return whether this is documentation: prose or a picture by suffix, or below a docs or examples folder."""
     parts = PurePosixPath(path).parts
     if any(part.lower() in _DOC_FOLDERS for part in parts[:-1]):
         return True
@@ -69,17 +69,17 @@ def is_doc_path(path: str) -> bool:
 
 
 def is_version_path(path: str) -> bool:
-    """True for files that only say which version the project has."""
+    """Return whether this file only says which version the project has."""
     return PurePosixPath(path).name.lower() in _VERSION_FILES
 
 
 def is_safe_path(path: str) -> bool:
-    """True for a relative POSIX path that stays below its root and holds no control bytes that git cannot store."""
+    """Return whether this is a relative POSIX path below its root, without control bytes that git cannot store."""
     if not path or path.startswith("/") or "\0" in path or "\\" in path:
         return False
     return all(part not in {"", ".", ".."} for part in path.split("/"))
 
 
 def is_gold_path(path: str, suffixes: Collection[str], tests: bool) -> bool:
-    """The rule for gold files of a patch: source by suffix and, unless `tests`, not a test file."""
+    """Return the rule for gold files of a patch: source by suffix and, unless `tests`, not a test file."""
     return is_safe_path(path) and is_source_path(path, suffixes) and (tests or not is_test_path(path))

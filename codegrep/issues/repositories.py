@@ -16,18 +16,18 @@ _REMOTE = re.compile(r"[/:]([^/:]+)/([^/:]+?)(?:\.git)?/*$")
 
 
 def is_repo_label(text: str) -> bool:
-    """True for "owner/name" with harmless characters, at most 200 of them."""
+    """Return whether this is "owner/name" in at most 200 harmless characters."""
     return len(text) <= 200 and REPO_LABEL.fullmatch(text) is not None and ".." not in text
 
 
 def is_repository(path: Path) -> bool:
-    """True for a bare repository or the top of a working clone (a linked worktree counts)."""
+    """Return whether this is a bare repository, or the top of a working clone or linked worktree."""
     bare = (path / "HEAD").is_file() and (path / "objects").is_dir() and (path / "refs").is_dir()
     return bare or (path / ".git").exists()
 
 
 def is_bundle(path: Path) -> bool:
-    """True for a git bundle file, by its first line."""
+    """Return whether this is a git bundle, by its first line."""
     try:
         with path.open("rb") as stream:
             return stream.read(len(_BUNDLE_START[0])) in _BUNDLE_START
@@ -48,7 +48,7 @@ def checked_folder(folder: str, key: str) -> Path:
 
 
 def find_repository(folder: Path, repo: str) -> Path | None:
-    """The repository of label "owner/name" in `folder`, or None.
+    """Return the repository of label "owner/name" in `folder`, or None.
 
     Looked for, in this order: owner__name, owner+name, owner/name, name; each as it is, with `.git`, with a folder
     `repo` inside, and as `.bundle`. The bare name comes last because another owner's repository may have it too.

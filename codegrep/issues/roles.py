@@ -41,7 +41,7 @@ class Roles:
     repositories: Mapping[str, tuple[str, tuple[str, ...]]]
 
     def of(self, repo: str, roots: Iterable[str] = ()) -> Role | None:
-        """The role of a repository by its name and first commits, the strictest of several; None where it has none."""
+        """Return a repository's role by its name and first commits, the strictest of several; None for none."""
         found = [self._by_name.get(repo.lower()), *(self._by_root.get(root) for root in sorted(roots))]
         return max((role for role in found if role), key=_strictness, default=None)
 
@@ -78,12 +78,12 @@ def _strictness(role: Role) -> int:
 
 @cache
 def known_roles() -> Roles:
-    """The roles of conf/roles.yaml."""
+    """Return the roles of conf/roles.yaml."""
     return read_roles(CONF / "roles.yaml")
 
 
 def read_roles(path: Path) -> Roles:
-    """The roles of one file: role -> owner/name -> first commits.
+    """Return the roles of one file: role -> owner/name -> first commits.
 
     Raises:
         ConfigError: the file cannot be read, names an unknown role, or an entry is not of this form.

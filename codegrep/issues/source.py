@@ -69,7 +69,7 @@ class LoadResult:
             self.left_out.append(BrokenRow(where, reason))
 
     def reject(self, where: str, reason: str, count: int = 1, under: str = "broken row") -> None:
-        """Counts `count` unusable rows and lists the place, up to a cap."""
+        """Count `count` unusable rows and list the place, up to a cap."""
         self.skipped[under] += count
         if len(self.broken) < LISTED_BROKEN_ROWS:
             self.broken.append(BrokenRow(where, " ".join(reason.split())[:300]))
@@ -79,7 +79,7 @@ class IssueSource(Protocol):
     """Anything that yields issues. Constructors take plain keyword arguments (conf/data, `args`) and do no work."""
 
     def load(self) -> LoadResult:
-        """Reads everything.
+        """Read everything.
 
         Raises:
             DataError: the source as a whole cannot be used. Single bad rows are counted in the result instead.
@@ -92,7 +92,7 @@ class StatefulSource(IssueSource, Protocol):
     """A source whose issues depend on more, or on less, than the files and folders that its arguments name."""
 
     def state(self) -> dict[str, Any]:
-        """What `load` would read, in short: equal as long as it would give the same issues, before and after a load."""
+        """Return a digest of what `load` would read: equal as long as it would give the same issues."""
         ...
 
 

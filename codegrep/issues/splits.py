@@ -41,7 +41,7 @@ class Split:
         return hashlib.sha256(json.dumps(sides).encode()).hexdigest()
 
     def to_json(self) -> str:
-        """The split as a JSON text with its fingerprint."""
+        """Return the split as a JSON text with its fingerprint."""
         content = {
             "train": self.train,
             "held_out": self.held_out,
@@ -53,7 +53,7 @@ class Split:
 
     @classmethod
     def from_json(cls, text: str) -> Split:
-        """Reads what `to_json` wrote.
+        """Read what `to_json` wrote.
 
         Raises:
             DataError: it is no split, or was changed since it was written.
@@ -99,7 +99,7 @@ def check_split(config: SplitConfig) -> None:
 
 
 def side_of(repo: str, role: Role | None, config: SplitConfig) -> str | None:
-    """The side that a repository's issues belong to: "train", "validation" or "held_out"; None where they have none.
+    """Return the side of a repository's issues: "train", "validation" or "held_out"; None for none.
 
     A fork goes with its origin, also where the configuration names only that one. With a drawn share "train" means
     that the repository can be drawn.
@@ -125,7 +125,7 @@ def make_split(
     roles: Mapping[str, Role] | None = None,
     left_out: Mapping[str, int] | None = None,
 ) -> Split:
-    """Splits by repository or by instance; the order of `issues` does not matter.
+    """Split by repository or by instance; the order of `issues` does not matter.
 
     By instance, issues that share a statement or a gold patch stay on one side. Repository labels are compared without
     case, as GitHub does. What a repository's role keeps out of the split is left out and counted in the record.
@@ -222,7 +222,7 @@ def roles_by_name(repos: Iterable[str]) -> dict[str, Role]:
 
 
 def _refuse_kept(sides: Mapping[str, str | None], roles: Mapping[str, Role]) -> None:
-    """A split that does not speak of roles was made by somebody who does not expect issues to be left out."""
+    """Refuse a split that names no roles: its author does not expect issues to be left out."""
     for repo in sorted(repo for repo, side in sides.items() if side is None):
         role = roles[repo]
         fork = "" if repo.lower() == role.origin.lower() else f"shares its first commits with {role.origin}, which "
@@ -297,7 +297,7 @@ def _held_instances(
 
 
 def _drawn(units: Iterable[str], config: SplitConfig) -> set[str]:
-    """A share of the units by rank of their seeded hash: at least one held out, at least one left."""
+    """Return a share of the units by rank of their seeded hash: at least one held out, at least one left."""
     ranked = sorted(units, key=lambda unit: (_rank(config.seed, unit), unit))
     count = min(max(1, round(config.held_out_share * len(ranked))), len(ranked) - 1)
     return set(ranked[:count])
@@ -323,7 +323,7 @@ def _groups_of_equals(issues: Sequence[Issue]) -> dict[str, str]:
 
 
 def check_leaks(split: Split, issues: Iterable[Issue]) -> None:
-    """Compares the sides by everything that could carry an answer over.
+    """Compare the sides by everything that could carry an answer over.
 
     That is: ids, statements, gold patches and, when split by repository, repositories and base commits (forks and
     renamed repositories share commits).

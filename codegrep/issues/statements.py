@@ -35,7 +35,7 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 
 
 def statement_of_message(message: str) -> str:
-    """A commit message as a problem statement: trailers, merge boilerplate and the subject's "(#123)" are removed.
+    """Return a commit message as a problem statement, without trailers, merge boilerplate and "(#123)".
 
     Lines such as "Fixes #123" stay: they are part of how people write, and give no file away.
     """
@@ -52,7 +52,7 @@ def statement_of_message(message: str) -> str:
 
 
 def names_gold(statement: str, gold_files: Iterable[str]) -> bool:
-    """True when the statement has a gold file's path, dotted module name, or file name (`__init__.py` aside)."""
+    """Return whether the statement has a gold file's path, dotted module name, or file name (`__init__.py` aside)."""
     for path in gold_files:
         pure = PurePosixPath(path)
         names = {path}

@@ -61,7 +61,7 @@ class SWEBench:
             )
 
     def load(self) -> LoadResult:
-        """Reads all rows, then finds their repositories.
+        """Read all rows, then finds their repositories.
 
         Raises:
             DataError: the data set cannot be read, or not one repository can be found.

@@ -129,7 +129,7 @@ def comparisons(table: Sequence[Mapping[str, Any]], resamples: int) -> list[Pair
 
 
 def _ranked(table: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The first files of the rankings that were measured, BM25's first."""
+    """Return the first files of the rankings that were measured, BM25's first."""
     firsts = dict.fromkeys(
         row["retriever"] for row in table if row["retriever"].endswith("_top1") and _kind(row) == "baseline"
     )

@@ -157,7 +157,7 @@ class ChatFormat:
         return [*self._encode(text, self._control), self.end_of_turn]
 
     def turn_fault(self, ids: Sequence[int], ended_by_stop: bool) -> TurnFault | None:
-        """What is odd about sampled tokens, or None.
+        """Return what is odd about sampled tokens, or None.
 
         Args:
             ids: of one turn, as sampled.

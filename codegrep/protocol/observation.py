@@ -56,7 +56,7 @@ class Observation:
 
 
 def render(results: Sequence[ToolResult], tools: ToolsConfig, key: str = "", note: str = "") -> Observation:
-    """The observation of one turn.
+    """Return the observation of one turn.
 
     Args:
         results: in call order.

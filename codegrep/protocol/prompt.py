@@ -29,7 +29,7 @@ def system_prompt(
     schemas: Sequence[ToolSchema],
     style: PromptStyle = "short",
 ) -> str:
-    """The system message.
+    """Return the system message.
 
     Args:
         schemas: tools that are offered, in order.
@@ -39,7 +39,7 @@ def system_prompt(
 
 
 def user_prompt(repo: str, statement: str, max_issue_chars: int) -> str:
-    """The user message: repository name and issue text.
+    """Return the user message: repository name and issue text.
 
     Args:
         max_issue_chars: a longer statement is cut, with a note of how much is missing, to this length; 0 means no cut.
@@ -52,7 +52,7 @@ def user_prompt(repo: str, statement: str, max_issue_chars: int) -> str:
 
 
 def call_form(schemas: Sequence[ToolSchema]) -> str:
-    """A call of the first tool, as an example."""
+    """Return a call of the first tool, as an example."""
     first = schemas[0]
     arguments = {name: _EXAMPLES.get(first.name, "...") for name in first.required}
     return f"<tool_call>\n{json.dumps({'name': first.name, 'arguments': arguments})}\n</tool_call>"

@@ -70,7 +70,7 @@ def merged(files: Iterable[ShownFile]) -> tuple[ShownFile, ...]:
 
 
 def _path_of(line: str, known: frozenset[str], is_whole: bool) -> str | None:
-    """The longest known path that the line begins with and that a delimiter ends."""
+    """Return the longest known path that the line begins with and that a delimiter ends."""
     best, longest = None, max(map(len, known))
     for end in _AFTER_PATH.finditer(line):
         if end.start() > longest:

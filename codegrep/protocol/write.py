@@ -22,7 +22,7 @@ def calls_text(calls: Sequence[ToolCall]) -> str:
 def answer_text(
     files: Sequence[str], ranges: Sequence[LineRange] | None = None, entities: Sequence[Entity] | None = None
 ) -> str:
-    """The `<answer>` block that names these files, best first.
+    """Return the `<answer>` block that names these files, best first.
 
     Args:
         ranges, entities: None where the form of the answer does not ask for them.

@@ -27,7 +27,7 @@ class Oracle:
         self._top = top
 
     def identity(self) -> str:
-        """That of the retriever."""
+        """Return that of the retriever."""
         return identity(self._retriever)
 
     def retrieve(self, issue: Issue, tree: Path) -> Retrieved:

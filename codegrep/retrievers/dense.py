@@ -231,5 +231,5 @@ class LateInteraction(Embedded):
 
 
 def _text(unit: Unit) -> str:
-    """What of a unit is embedded."""
+    """Return what of a unit is embedded."""
     return f"{unit.path}\n{unit.name}\n{unit.body}"

@@ -59,7 +59,7 @@ class Predictions:
 
 
 def _answer(line: str, column: str) -> tuple[str, tuple[str, ...]] | None:
-    """The issue and the files of a row; None where it has none, or cannot be read."""
+    """Return the issue and the files of a row; None where it has none, or cannot be read."""
     try:
         row = json.loads(line)
         given = row[column] or []

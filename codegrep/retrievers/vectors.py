@@ -153,7 +153,7 @@ def _lists(arrays: list[NDArray], kind: type) -> pa.Array:  # type: ignore[type-
 
 
 def _arrays(column: pa.ChunkedArray) -> list[NDArray]:  # type: ignore[type-arg]
-    """The lists of a column as views into the file."""
+    """Return the lists of a column as views into the file."""
     found = []
     for part in column.chunks:
         flat, offsets = part.values.to_numpy(), part.offsets.to_numpy()

@@ -130,7 +130,7 @@ class RemoteSandbox:
             await self._ask(self._handles[number], "prepare", repo, commit)
 
     async def stats(self) -> dict[str, float]:
-        """The counters of all actors, added up."""
+        """Return the counters of all actors, added up."""
         total: Counter[str] = Counter()
         for counts in await asyncio.gather(*(self._ask(handle, "stats") for handle in self._handles)):
             total.update(counts)
@@ -141,7 +141,7 @@ class RemoteSandbox:
         return list(await asyncio.gather(*(self._ask(handle, "node") for handle in self._handles)))
 
     def close(self) -> None:
-        """Ends the actors; the kernel ends their leases."""
+        """End the actors; the kernel ends their leases."""
         import ray
 
         for handle in self._handles:
@@ -197,7 +197,7 @@ def start_sandboxes(
     num_cpus: float = 0,
     max_restarts: int = 10,
 ) -> RemoteSandbox:
-    """Starts actors on every node of the running Ray; with several nodes, waits until each is where it belongs.
+    """Start actors on every node of the running Ray; with several nodes, waits until each is where it belongs.
 
     Args:
         count: actors on each node.
@@ -230,7 +230,7 @@ def _place(node: str) -> Any:
 
 
 def _put_right(handles: list[Any], wanted: Sequence[str], start: Callable[[str], Any]) -> None:
-    """Starts those actors anew that came up elsewhere.
+    """Start those actors anew that came up elsewhere.
 
     A node that joined a moment ago is not known to every other one yet, and a soft wish for an unknown node is not
     heeded.

@@ -33,7 +33,7 @@ class Budget:
     max_disk_gib: float
 
     def make_room(self, keep: str, remove: Callable[[str], bool]) -> None:
-        """Removes trees until one more fits.
+        """Remove trees until one more fits.
 
         Args:
             keep: the entry that is about to be made.
@@ -53,7 +53,7 @@ class Budget:
             self.ledger.note_bytes(name, disk_bytes(self.ledger.tree(name)))
 
     def require_disk(self, repo: str, commit: str) -> None:
-        """Raises DiskError when too little disk is free for another tree."""
+        """Raise DiskError when too little disk is free for another tree."""
         free = self._free_gib()
         if free < self.min_free_gib:
             raise DiskError(

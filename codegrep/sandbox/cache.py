@@ -42,7 +42,7 @@ class ResultCache:
         self._pending: dict[tuple[Key, int], _Pending] = {}
 
     def look_up(self, key: Key) -> Outcome | None:
-        """The kept outcome, or None."""
+        """Return the kept outcome, or None."""
         with self._guard:
             found = self._kept.get(key)
             if found is None:
@@ -52,7 +52,7 @@ class ResultCache:
             return found[0]
 
     async def get(self, key: Key, compute: Callable[[], Awaitable[Outcome]]) -> Outcome:
-        """The kept outcome, or that of a computation under way, or of a new one.
+        """Return the kept outcome, or that of a computation under way, or of a new one.
 
         A computation ends when the last one who waits for it is cancelled.
         """

@@ -81,7 +81,7 @@ class Checkouts:
                 return len(same) - len(left)
 
     def restore(self, tree: Path, lock: FileLock) -> None:
-        """Compares the contents of all files with the commit, writes those anew that differ, removes what is not its.
+        """Compare the contents of all files with the commit, writes those anew that differ, removes what is not its.
 
         Links stay links.
 

@@ -80,7 +80,7 @@ class Guard:
         self._links: dict[str, set[str]] = {}
 
     def resolve(self, path: str) -> str:
-        """The real place of a path that a model wrote, relative to the root, "." for the root itself.
+        """Return the real place of a path that a model wrote, relative to the root, "." for the root itself.
 
         The result names a place inside the tree, with no symlink left in it; whether something is there is the caller's
         question (a missing file resolves too).
@@ -113,7 +113,7 @@ class Guard:
         return inside
 
     def contains(self, relative: str) -> bool:
-        """True when a path that a tool put out, relative to the root, really lies in the tree and is not git's own."""
+        """Return whether a path that a tool put out really lies in the tree and is not git's own."""
         folder, _, name = relative.rpartition("/")
         if not self._folders.get(folder, False) and not self._is_folder_inside(folder):
             return False
@@ -178,7 +178,7 @@ def check_text(path: str) -> None:
 
 
 def _is_link(path: str) -> bool:
-    """False only for what is surely no link; of everything else the real path has to be looked at."""
+    """Return False only for what is surely no link; of everything else, look at the real path."""
     try:
         return stat.S_ISLNK(os.lstat(path).st_mode)
     except (OSError, ValueError):

@@ -71,7 +71,7 @@ class Lingering:
         return held
 
     def begin(self, entry: Entry, state: TreeState) -> Held:
-        """A new lease. The entry's lock is held."""
+        """Return a new lease. The entry's lock is held."""
         held = Held(entry, self._ledger.add_lease(entry.name), state, 1, time.monotonic())
         self._ledger.touch(entry.name)
         if self._seconds:
@@ -80,7 +80,7 @@ class Lingering:
         return held
 
     def end(self, held: Held) -> None:
-        """Ends one lease."""
+        """End one lease."""
         with self._guard:
             held.count -= 1
             if held.count:
@@ -109,13 +109,13 @@ class Lingering:
         return same
 
     def forget(self, name: str) -> None:
-        """Ends what only lingers on an entry."""
+        """End what only lingers on an entry."""
         with self._guard:
             for held in [one for one in self._held.values() if one.entry.name == name]:
                 self._let_go(held)
 
     def close(self) -> None:
-        """Ends all that lingers; leases that were not released go on without a file to share."""
+        """End all that lingers; leases that were not released go on without a file to share."""
         with self._guard:
             if self._timer is not None:
                 self._timer.cancel()

@@ -56,12 +56,12 @@ class Owner:
         self._guard = threading.Lock()
 
     def next_lease(self) -> str:
-        """A lease file's name, unique in this root."""
+        """Return a lease file's name, unique in this root."""
         with self._guard:
             return f"{self.name}@{next(self._numbers)}"
 
     def close(self) -> None:
-        """Ends the ownership; leases that are still there become a dead owner's."""
+        """End the ownership; leases that are still there become a dead owner's."""
         if self._descriptor >= 0:
             self._path.unlink(missing_ok=True)
             os.close(self._descriptor)
@@ -88,7 +88,7 @@ class Ledger:
         return self.root / name
 
     def lock(self, name: str, timeout: float = 1800.0) -> FileLock:
-        """The lock of an entry."""
+        """Return the lock of an entry."""
         return FileLock(self.root / ".locks" / f"{name}.lock", timeout)
 
     def names(self) -> list[str]:
@@ -96,7 +96,7 @@ class Ledger:
         return sorted(p.name for p in self._entries.iterdir())
 
     def entry(self, name: str) -> Entry | None:
-        """The entry of that name, or None."""
+        """Return the entry of that name, or None."""
         try:
             loaded = json.loads((self._entries / name / "entry.json").read_text("utf-8"))
             return Entry(**loaded)
@@ -104,18 +104,18 @@ class Ledger:
             return None
 
     def is_complete(self, name: str) -> bool:
-        """True when the checkout of this entry ended."""
+        """Return whether the checkout of this entry ended."""
         return (self._entries / name / "complete").exists()
 
     def digest(self, name: str) -> str:
-        """The digest of the tree when it was completed, "" where there is none."""
+        """Return the digest of the tree when it was completed, "" where there is none."""
         try:
             return (self._entries / name / "complete").read_text("utf-8")
         except OSError:
             return ""
 
     def begin(self, entry: Entry) -> None:
-        """Writes an entry down before its tree is touched."""
+        """Write an entry down before its tree is touched."""
         folder = self._entries / entry.name
         (folder / "leases").mkdir(parents=True, exist_ok=True)
         (folder / "complete").unlink(missing_ok=True)
@@ -135,11 +135,11 @@ class Ledger:
         (self._entries / name / "complete").unlink(missing_ok=True)
 
     def forget(self, name: str) -> None:
-        """Removes an entry."""
+        """Remove an entry."""
         shutil.rmtree(self._entries / name, ignore_errors=True)
 
     def touch(self, name: str) -> None:
-        """Marks an entry as used now."""
+        """Mark an entry as used now."""
         used = self._entries / name / "used"
         used.touch()
 
@@ -151,18 +151,18 @@ class Ledger:
             return 0.0
 
     def note_bytes(self, name: str, size: int) -> None:
-        """Writes down how much disk a tree takes."""
+        """Write down how much disk a tree takes."""
         (self._entries / name / "bytes").write_text(str(size), "utf-8")
 
     def bytes(self, name: str) -> int | None:
-        """What was written down, or None."""
+        """Return what was written down, or None."""
         try:
             return int((self._entries / name / "bytes").read_text("utf-8"))
         except (OSError, ValueError):
             return None
 
     def add_lease(self, name: str) -> Path:
-        """Writes a lease of this process down. FileNotFoundError when the entry was removed meanwhile."""
+        """Write a lease of this process down. FileNotFoundError when the entry was removed meanwhile."""
         with self._guard:
             if self._owner is None:
                 self._owner = Owner(self._owners)
@@ -172,7 +172,7 @@ class Ledger:
         return path
 
     def leases(self, name: str) -> int:
-        """Number of leases whose owner lives; the others are removed on the way."""
+        """Return number of leases whose owner lives; the others are removed on the way."""
         alive = 0
         folder = self._entries / name / "leases"
         for path in folder.iterdir() if folder.is_dir() else ():
@@ -183,17 +183,17 @@ class Ledger:
         return alive
 
     def bury_owners(self) -> None:
-        """Removes the files of owners that have died."""
+        """Remove the files of owners that have died."""
         for path in self._owners.iterdir():
             if not path.name.startswith("."):
                 self._lives(path.name, bury=True)
 
     def trash(self, path: Path) -> Path:
-        """A new name under which a tree waits for its deletion, on the same disk."""
+        """Return a new name under which a tree waits for its deletion, on the same disk."""
         return self.root / ".trash" / f"{path.name}@{uuid.uuid4().hex[:8]}"
 
     def close(self) -> None:
-        """Ends this process's leases."""
+        """End this process's leases."""
         with self._guard:
             if self._owner is not None:
                 self._owner.close()

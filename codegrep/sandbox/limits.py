@@ -9,7 +9,7 @@ from codegrep.config import SandboxConfig, SearchToolConfig, ToolsConfig
 
 
 def paper_tools(**changed: Any) -> ToolsConfig:
-    """The limits of conf/tools/grep_glob_read.yaml (CodeGrep 3.3), others by keyword.
+    """Return the limits of conf/tools/grep_glob_read.yaml (CodeGrep 3.3), others by keyword.
 
     Raises:
         TypeError: a keyword that is no field of ToolsConfig.
@@ -40,7 +40,7 @@ def paper_tools(**changed: Any) -> ToolsConfig:
 
 
 def paper_sandbox(**changed: Any) -> SandboxConfig:
-    """The values of conf/sandbox/worktrees.yaml, others by keyword.
+    """Return the values of conf/sandbox/worktrees.yaml, others by keyword.
 
     Raises:
         TypeError: a keyword that is no field of SandboxConfig.

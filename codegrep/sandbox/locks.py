@@ -36,7 +36,7 @@ class FileLock:
         return self._descriptor
 
     def try_acquire(self) -> bool:
-        """Takes the lock if it is free right now."""
+        """Take the lock if it is free right now."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -50,7 +50,7 @@ class FileLock:
         return True
 
     def acquire(self) -> None:
-        """Waits for the lock.
+        """Wait for the lock.
 
         Raises:
             InfrastructureError: not free within the timeout.
@@ -67,7 +67,7 @@ class FileLock:
             pause = min(pause * 2, 0.05)
 
     def release(self) -> None:
-        """Gives the lock back; nothing happens when it is not held."""
+        """Give the lock back; nothing happens when it is not held."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             os.close(descriptor)

@@ -46,7 +46,7 @@ class CallCounters:
         self._sums: dict[str, float] = {"seconds": 0.0, "seconds_waited": 0.0, "bytes": 0.0}
 
     def add(self, call: CallMeasure) -> None:
-        """Counts one call."""
+        """Count one call."""
         self._counts[f"calls/{call.status}"] += 1
         self._counts["calls/timed_out"] += call.timed_out
         self._counts[f"latency/{_bucket(call.seconds)}"] += 1
@@ -55,11 +55,11 @@ class CallCounters:
         self._sums["bytes"] += call.bytes
 
     def malformed(self) -> None:
-        """Counts a call that cannot be read."""
+        """Count a call that cannot be read."""
         self._counts["calls/malformed"] += 1
 
     def refused(self, status: str) -> None:
-        """Counts a call that was not executed."""
+        """Count a call that was not executed."""
         self._counts[f"calls/{status}"] += 1
 
     def totals(self) -> dict[str, float]:
@@ -68,7 +68,7 @@ class CallCounters:
 
 
 def percentile(counters: Mapping[str, float], share: float) -> float:
-    """The latency in seconds that `share` of the calls stayed below; nan when there was no call."""
+    """Return the latency in seconds that `share` of the calls stayed below; nan when there was no call."""
     counts = [counters.get(f"latency/{i}", 0.0) for i in range(_BUCKETS)]
     wanted, seen = share * sum(counts), 0.0
     for i, count in enumerate(counts):
@@ -79,7 +79,7 @@ def percentile(counters: Mapping[str, float], share: float) -> float:
 
 
 def summary(after: Mapping[str, float], before: Mapping[str, float] | None = None) -> dict[str, float]:
-    """The metrics of the time between two `Sandbox.stats`, by their names in codegrep/tracking/names.py.
+    """Return the metrics of the time between two `Sandbox.stats`, by their names in codegrep/tracking/names.py.
 
     Empty when no call was executed meanwhile; a share is left out where there was nothing to take it of.
     """

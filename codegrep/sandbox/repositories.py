@@ -74,7 +74,7 @@ class Repositories:
         self._stop = stop
 
     def open(self, repo: str) -> BareClone:
-        """The clone of `repo`, made first if it is missing and its location is known.
+        """Return the clone of `repo`, made first if it is missing and its location is known.
 
         Raises:
             RepositoryError: not there and location unknown, or the clone failed.
@@ -87,7 +87,7 @@ class Repositories:
         return self._checked(repo, path)
 
     def ensure(self, repo: str, location: RepositoryLocation | None) -> BareClone:
-        """The clone of `repo`, made from `location` if it is missing. Safe to call from many processes at once.
+        """Return the clone of `repo`, made from `location` if it is missing. Safe to call from many processes at once.
 
         Without a location it has to be there already. A clone that was made from a folder needs that no more.
 
@@ -122,7 +122,7 @@ class Repositories:
             return None
 
     def roots(self, clone: BareClone) -> tuple[str, ...]:
-        """The first commits that the clone's branches and tags reach, sorted: forks and renamed copies share them.
+        """Return the first commits that branches and tags reach, sorted: forks and renamed copies share them.
 
         The oldest commits of a shallow clone only look like first ones and are left out. The result is kept in the
         clone until a branch or tag changes.
@@ -170,7 +170,7 @@ class Repositories:
         return commit
 
     def fetch_commit(self, clone: BareClone, commit: str) -> int:
-        """Makes sure that the clone holds the commit: fetch of it alone, then of everything.
+        """Make sure that the clone holds the commit: fetch of it alone, then of everything.
 
         `git fetch` and not `git.Remote.fetch`, which cannot be stopped and reads the fate of every branch and tag.
 
@@ -237,7 +237,7 @@ class Repositories:
             shutil.rmtree(fresh, ignore_errors=True)
 
     def _refuse_partial(self, repo: str, source: str, path: Path) -> None:
-        """A blobless clone lacks the files; every checkout would fail or go to the network file by file."""
+        """Refuse a blobless clone: every checkout would fail, or go to the network file by file."""
         # A local clone takes the marks of the source's packs along. They say where packs came from, not that something
         # is missing, so marked clones are looked through once. A few lost objects spoil their own commits only.
         marks = list((path / "objects" / "pack").glob("*.promisor"))
@@ -270,7 +270,7 @@ def folder_name(repo: str) -> str:
 
 
 def require_full_hash(repo: str, commit: str) -> None:
-    """Raises RepositoryError unless `commit` is a full lower-case hash; nothing else ever reaches a git command."""
+    """Raise RepositoryError unless `commit` is a full lower-case hash; nothing else ever reaches a git command."""
     if _COMMIT.fullmatch(commit) is None:
         raise RepositoryError(f"{commit[:80]!r} is no full commit hash of {repo}", "Give all 40 hexadecimal digits.")
 

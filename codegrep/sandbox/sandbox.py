@@ -75,7 +75,7 @@ class Sandbox:
         locations: Mapping[str, RepositoryLocation] | None = None,
         on_call: Callable[[CallMeasure], None] | None = None,
     ) -> Sandbox:
-        """A sandbox with clones, trees and indexes in `root`/bare, /trees and /index; the trees are repaired first.
+        """Return a sandbox with clones, trees and indexes in `root`/bare, /trees and /index; repair the trees.
 
         Without limits those of the paper hold (see limits.py).
         """
@@ -121,7 +121,7 @@ class Sandbox:
             return [tasks[n].result() if isinstance(made, _Asked) else made for n, made in enumerate(results, 1)]
 
     async def prepare(self, repo: str, commit: str) -> None:
-        """Makes the tree of a commit, so that the first turn need not wait for it.
+        """Make the tree of a commit, so that the first turn need not wait for it.
 
         Raises:
             InfrastructureError: the tree cannot be had.
@@ -141,12 +141,12 @@ class Sandbox:
         }
 
     def close(self) -> None:
-        """Ends all leases. The trees stay."""
+        """End all leases. The trees stay."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         self.worktrees.close()
 
     def _at_once(self, lease: Lease, call: ToolCall | MalformedCall, number: int) -> ToolResult | _Asked:
-        """What can be said without running anything: mistakes in the call itself, and results that are kept."""
+        """Return what can be said without running anything: mistakes in the call itself, and results that are kept."""
         if isinstance(call, MalformedCall) or number > self.toolbox.limits.max_calls:
             return self._unexecuted(call, number)
         asked = time.monotonic()
@@ -182,7 +182,7 @@ class Sandbox:
         return self._measured(outcome, asked, number, source, seconds, waited)
 
     async def _believed(self, lease: Lease, outcome: Outcome) -> Outcome:
-        """The outcome, unless it found nothing in a tree that was changed under it."""
+        """Return the outcome, unless it found nothing in a tree that was changed under it."""
         if outcome.files or outcome.status is ToolStatus.INFRASTRUCTURE:
             return outcome
         if await asyncio.get_running_loop().run_in_executor(None, lease.is_unchanged):

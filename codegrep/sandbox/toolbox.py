@@ -62,7 +62,7 @@ class Toolbox:
             raise ConfigError(f"tools.names={limits.names} names a tool twice", "Leave one of them out.")
 
     def schemas(self) -> list[dict[str, Any]]:
-        """The tools as function schemas (the JSON form that chat templates take)."""
+        """Return the tools as function schemas (the JSON form that chat templates take)."""
         return [
             {
                 "type": "function",
@@ -72,7 +72,7 @@ class Toolbox:
         ]
 
     def check(self, call: ToolCall) -> CheckedCall:
-        """The call, ready to be run.
+        """Return the call, ready to be run.
 
         Raises:
             ArgumentError: unknown tool or arguments that cannot be used, in words for the model.
@@ -84,7 +84,7 @@ class Toolbox:
         return CheckedCall(tool, arguments, json.dumps([tool.name, arguments], sort_keys=True))
 
     async def execute(self, root: Path, call: CheckedCall) -> Outcome:
-        """Runs a checked call.
+        """Run a checked call.
 
         Whatever goes wrong inside a tool becomes an infrastructure outcome; cancelling passes.
         """
@@ -96,7 +96,7 @@ class Toolbox:
         return self._capped(outcome)
 
     async def run(self, root: Path, call: ToolCall, number: int) -> ToolResult:
-        """Runs one call on the tree at `root`; never raises for what the model wrote."""
+        """Run one call on the tree at `root`; never raises for what the model wrote."""
         began = time.monotonic()
         try:
             outcome = await self.execute(root, self.check(call))

@@ -61,7 +61,7 @@ class TreeIndexes:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="index")
 
     def of(self, root: Path) -> Future[Index]:
-        """The index of the tree as it is now; callers at the same time share one future, which nobody may cancel.
+        """Return the index of the tree as it is now; callers at the same time share a future that none may cancel.
 
         The future raises DataError where an index file cannot be read or written, OSError where the tree is gone.
         """
@@ -104,7 +104,7 @@ class TreeIndexes:
 
 
 def _repository(root: Path) -> str:
-    """A name that trees of the same clone share; a folder that is no tree of a clone has its own."""
+    """Return a name that trees of the same clone share; a folder that is no tree of a clone has its own."""
     registration = registration_of(root)
     if registration is not None:
         return registration.parents[1].name

@@ -31,7 +31,7 @@ class TreeState:
 
 
 def tree_state(root: Path) -> TreeState:
-    """The state of a tree, 10 µs a file.
+    """Return the state of a tree, 10 µs a file.
 
     Raises:
         OSError: a folder cannot be read, or somebody is removing it.

@@ -13,7 +13,7 @@ from pathlib import Path
 
 
 def unregister(bare: Path, tree: Path) -> None:
-    """Removes the registrations of `tree`, whole or half-written, and nothing else. The bare clone's lock is held."""
+    """Remove the registrations of `tree`, whole or half-written, and nothing else. The bare clone's lock is held."""
     folder = bare / "worktrees"
     if not folder.is_dir():
         return
@@ -26,7 +26,7 @@ def unregister(bare: Path, tree: Path) -> None:
 
 
 def registration_of(tree: Path) -> Path | None:
-    """The folder in a clone that a tree names and that names the tree, or None."""
+    """Return the folder in a clone that a tree names and that names the tree, or None."""
     try:
         pointer = os.fsdecode((tree / ".git").read_bytes())
     except OSError:
@@ -37,7 +37,7 @@ def registration_of(tree: Path) -> Path | None:
 
 
 def _target(registration: Path) -> str | None:
-    """The tree's .git file that a registration names, or None where a killed add wrote none."""
+    """Return the tree's .git file that a registration names, or None where a killed add wrote none."""
     try:
         return os.fsdecode((registration / "gitdir").read_bytes()).rstrip("\n") or None
     except OSError:

@@ -47,7 +47,7 @@ class Lease:
     _end: Callable[[], None] | None
 
     def release(self) -> None:
-        """Ends the lease; a second call does nothing."""
+        """End the lease; a second call does nothing."""
         end, self._end = self._end, None
         if end is not None:
             end()
@@ -111,7 +111,7 @@ class Worktrees:
         self._committed: dict[str, int] = {}
 
     def lease(self, repo: str, commit: str) -> Lease:
-        """A lease on the tree of `commit`, which is added first if it is not there (then it may take minutes).
+        """Return a lease on the tree of `commit`, which is added first if it is not there (then it may take minutes).
 
         Raises:
             RepositoryError: the commit cannot be had. DiskError: too little disk. InfrastructureError: git failed.
@@ -139,12 +139,12 @@ class Worktrees:
         raise AssertionError("the last name holds the whole commit")
 
     def lease_again(self, repo: str, commit: str) -> Lease | None:
-        """A lease that stands on one released a moment ago, or None; no look at the disk."""
+        """Return a lease that stands on one released a moment ago, or None; no look at the disk."""
         held = self._lingering.again(repo, commit)
         return self._lent(held) if held is not None else None
 
     def repair(self) -> list[str]:
-        """The janitor, to be run at start: what dead processes left behind is taken down or mended.
+        """Take down or mend what dead processes left behind; to be called at start.
 
         Touches only what the ledger names. Entries that another process is changing at the moment are left to it.
 
@@ -168,7 +168,7 @@ class Worktrees:
         return done
 
     def close(self) -> None:
-        """Ends all leases of this object."""
+        """End all leases of this object."""
         self._lingering.close()
         self._ledger.close()
 
@@ -180,7 +180,7 @@ class Worktrees:
         return Lease(entry.repo, entry.commit, tree, bare, held.state.digest, look, end)
 
     def _trusted(self, entry: Entry, lock: FileLock) -> TreeState | None:
-        """The state of a tree that is as git left it, mended if need be; None where it has to be made anew.
+        """Return the state of a tree that is as git left it, mended if need be; None where it has to be made anew.
 
         Raises:
             InfrastructureError: it was changed, and somebody uses it.
@@ -201,7 +201,7 @@ class Worktrees:
         return restored
 
     def _restored(self, name: str, lock: FileLock) -> TreeState | None:
-        """Puts a tree right; None where git cannot."""
+        """Put a tree right; None where git cannot."""
         tree = self._ledger.tree(name)
         if registration_of(tree) is None:
             return None
@@ -247,7 +247,7 @@ class Worktrees:
 
     @contextmanager
     def _donor(self, entry: Entry) -> Iterator[Donor | None]:
-        """The tree of the same clone whose commit is nearest in time, kept from removal while it is used."""
+        """Return the tree of the same clone whose commit is nearest in time, kept from removal while it is used."""
         donor = self._nearest(entry)
         lease = self._hold(donor) if donor is not None else None
         try:
@@ -267,7 +267,7 @@ class Worktrees:
         return next((self._ledger.entry(n) for _, n in near if self._is_whole(n)), None)
 
     def _hold(self, entry: Entry) -> Path | None:
-        """A lease file on an entry that is as git left it and that nobody is changing, or None."""
+        """Return a lease file on an entry that is as git left it and that nobody is changing, or None."""
         lock = self._ledger.lock(entry.name)
         if not lock.try_acquire():
             return None
@@ -296,7 +296,7 @@ class Worktrees:
             lock.release()
 
     def _take_down(self, entry: Entry) -> None:
-        """Removes tree, registration and entry, in an order that can be cut anywhere. The entry's lock is held."""
+        """Remove tree, registration and entry, in an order that can be cut anywhere. The entry's lock is held."""
         self._ledger.incomplete(entry.name)
         tree = self._ledger.tree(entry.name)
         trash = self._ledger.trash(tree)

@@ -139,7 +139,7 @@ def _package(run: str, outputs: Path, tracking_uri: str) -> PolicyPackage:
 
 
 def _with_licence(card: str, licence: str) -> str:
-    """The card with the licence in its front matter."""
+    """Return the card with the licence in its front matter."""
     if card.startswith("---\n"):
         head, _, rest = card.removeprefix("---\n").partition("\n---\n")
         if "license:" in head:

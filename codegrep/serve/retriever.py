@@ -202,7 +202,7 @@ class Retriever:
         return index, root
 
     def _checked(self, rollout: Rollout, index: TreeSearch, root: Path, text: str) -> list[Answer]:
-        """The files of a rollout's answer that are in the tree, each with lines that it has."""
+        """Return the files of a rollout's answer that are in the tree, each with lines that it has."""
         from codegrep.serve.agent import answered_ranges
 
         ranges = answered_ranges(rollout)

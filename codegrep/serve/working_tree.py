@@ -188,7 +188,7 @@ def _git_files(root: Path, *which: str) -> list[str] | None:
 
 
 def _stamp(path: Path | str) -> Stamp | None:
-    """What changes with a file or folder; None where it is gone, or so young that a change might not be seen."""
+    """Return what changes with a file or folder; None where it is gone, or so young that a change might not be seen."""
     try:
         found = os.lstat(path)
     except OSError:

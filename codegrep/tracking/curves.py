@@ -129,7 +129,7 @@ def _designs(runs: Mapping[str, Sequence[History]] | Sequence[History] | History
 
 
 def _panels(designs: Mapping[str, Sequence[History]]) -> list[_Panel]:
-    """The panels, with the reward's own parts put beside the total when there is one design."""
+    """Return the panels, with the reward's own parts put beside the total when there is one design."""
     parts = sorted(
         {
             name
@@ -185,7 +185,7 @@ def _draw_panel(axes: Axes, panel: _Panel, designs: Mapping[str, Sequence[Histor
 
 
 def points(seeds: Sequence[History], name: str) -> list[tuple[np.ndarray, np.ndarray]]:
-    """(steps, values) of one metric for every seed that has it; what is not finite is left out."""
+    """Return (steps, values) of a metric for every seed that has it, without what is not finite."""
     found = []
     for seed in seeds:
         points = [(row["step"], row[name]) for row in seed if name in row and math.isfinite(row[name])]

@@ -47,7 +47,7 @@ def snapshot() -> dict[str, dict[str, str | int | float | bool]]:
 
 
 def tags(environment: dict[str, dict[str, str | int | float | bool]]) -> dict[str, str]:
-    """The snapshot as tags ('environment.packages.torch'); the commit also where MLflow's own pages show it."""
+    """Return the snapshot as tags ('environment.packages.torch'); the commit also where MLflow's own pages show it."""
     flat = {
         f"environment.{group}.{key}": str(value) for group, facts in environment.items() for key, value in facts.items()
     }

@@ -11,7 +11,7 @@ History = list[dict[str, float]]
 
 
 def history(handle: TrackingHandle, wanted: Callable[[str], bool] = lambda name: True) -> History:
-    """The metrics of a run, one dict a step.
+    """Return the metrics of a run, one dict a step.
 
     Args:
         handle: which run.

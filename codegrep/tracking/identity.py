@@ -19,7 +19,7 @@ _USER_TAG = "mlflow.user"  # what MLflow's pages show as the user
 
 
 def recorded(run_id_file: Path) -> str | None:
-    """The run id that a file names; None where there is none yet."""
+    """Return the run id that a file names; None where there is none yet."""
     return _first_line(run_id_file) or None
 
 

@@ -251,12 +251,12 @@ def replayed(design: str, measure: str) -> str:
 
 
 def describe(name: str) -> Metric | None:
-    """The catalogue's entry for a logged name: the exact one if there is one, else the pattern that it fits."""
+    """Return the catalogue's entry for a logged name: the exact one if there is one, else the pattern that it fits."""
     return _EXACT.get(name) or next((metric for pattern, metric in _PATTERNS if pattern.fullmatch(name)), None)
 
 
 def from_trl(logs: Mapping[str, float | None]) -> dict[str, float]:
-    """The trainer's logs under the project's names.
+    """Return the trainer's logs under the project's names.
 
     Args:
         logs: what a TrainerCallback receives in on_log.

@@ -37,7 +37,7 @@ def masked_text(text: str) -> str:
 
 
 def masked(value: object, key: str = "") -> object:
-    """A copy of nested settings in which every secret reads '***'. Switches, None and "" are left as they are.
+    """Return a copy of nested settings in which every secret reads '***'. Switches, None and "" are left as they are.
 
     Use it for whatever is stored beside the parameters too, such as the resolved configuration.
     """
@@ -74,7 +74,7 @@ def _flatten(prefix: str, value: object, flat: dict[str, str]) -> None:
 
 
 def as_text(value: object) -> str:
-    """A leaf as text: strings as they are, paths in POSIX form, everything else as JSON."""
+    """Return a leaf as text: strings as they are, paths in POSIX form, everything else as JSON."""
     if isinstance(value, str):
         return value
     if isinstance(value, PurePath):
@@ -92,7 +92,7 @@ def cut(text: str, limit: int) -> str:
 
 
 def allowed_key(key: str) -> str:
-    """A key that MLflow takes. Keys stay apart: a changed or shortened one carries a hash of the original."""
+    """Return a key that MLflow takes. Keys stay apart: a changed or shortened one carries a hash of the original."""
     clean = re.sub(r"[^/0-9A-Za-z_.\- ]", "_", key)
     clean = posixpath.normpath(clean).lstrip("/") if clean else "_"
     if clean.startswith(".") or len(clean) > MAX_KEY:

@@ -119,7 +119,7 @@ def register(client: MlflowClient, model_id: str, name: str, *, alias: str = "",
 
 
 def check_name(name: str) -> str:
-    """The name of a registered model, if it can be one.
+    """Return the name of a registered model, if it can be one.
 
     Raises:
         ConfigError: it cannot.
@@ -170,7 +170,7 @@ def resolve_model(client: MlflowClient, uri: str) -> str:
 
 
 def fetch_model(client: MlflowClient, uri: str, model_id: str, folder: Path) -> Path:
-    """The model's files in `folder`, fetched once.
+    """Return the model's files in `folder`, fetched once.
 
     Args:
         uri: tracking URI. model_id: see `resolve_model`.
@@ -198,7 +198,7 @@ def fetch_model(client: MlflowClient, uri: str, model_id: str, folder: Path) -> 
 
 
 def _write_mlmodel(folder: Path, run_id: str, model_id: str) -> None:
-    """The file that makes a folder an MLflow model: its signature, and how mlflow.pyfunc loads it."""
+    """Return the file that makes a folder an MLflow model: its signature, and how mlflow.pyfunc loads it."""
     from mlflow.models import Model, ModelSignature
     from mlflow.types import ColSpec, DataType, Schema
     from mlflow.types.schema import Array

@@ -78,12 +78,12 @@ class EvaluationRow:
     at: Mapping[str, float] = field(default_factory=dict)
 
     def flat(self) -> dict[str, Any]:
-        """The row as one level of values."""
+        """Return the row as one level of values."""
         values = {name: value for name, value in asdict(self).items() if name != "at"}
         return {**self.at, **values}
 
     def metrics(self) -> dict[str, float]:
-        """The row under the names of the catalogue: 'eval/<retriever>/<measure>'."""
+        """Return the row under the names of the catalogue: 'eval/<retriever>/<measure>'."""
         return {
             evaluation(self.retriever, measure): float(value)
             for measure, value in self.flat().items()

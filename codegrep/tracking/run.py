@@ -58,7 +58,7 @@ class TrackingHandle:
     system_metrics_seconds: float = 0.0
 
     def open(self) -> Tracker:
-        """A tracker for this process. Reaches for the server only when something is logged."""
+        """Return a tracker for this process. Reaches for the server only when something is logged."""
         return Tracker(self)
 
 

@@ -48,14 +48,14 @@ def resolve(config: TrackingConfig, outputs: Path) -> tuple[str, str | None]:
 
 
 def sqlite_path(uri: str) -> Path | None:
-    """The file of an SQLite URI, absolute; None for any other store."""
+    """Return the file of an SQLite URI, absolute; None for any other store."""
     if not uri.startswith(_SQLITE):
         return None
     return Path(uri.removeprefix(_SQLITE).partition("?")[0]).absolute()
 
 
 def connect(uri: str) -> MlflowClient:
-    """A client of the store at `uri`, quiet and without telemetry. A new SQLite store is created first, once.
+    """Return a client of the store at `uri`, quiet and without telemetry. A new SQLite store is created first, once.
 
     Raises:
         Exception: whatever MLflow raises when the store cannot be opened.
@@ -74,7 +74,7 @@ def connect(uri: str) -> MlflowClient:
 
 
 def _no_word_of_retries(record: logging.LogRecord) -> bool:
-    """Drops urllib3's line for each retry of a request to MLflow: the tracker says once that a server is away."""
+    """Drop urllib3's line for each retry of a request to MLflow: the tracker says once that a server is away."""
     return "/mlflow/" not in record.getMessage()
 
 

@@ -12,14 +12,14 @@ GREY = "#6b6b6b"
 
 
 def blank(width: float, height: float) -> Figure:
-    """An empty figure, inches."""
+    """Return an empty figure, inches."""
     figure = Figure(figsize=(width, height), layout="constrained", facecolor="white")
     FigureCanvasAgg(figure)
     return figure
 
 
 def colour(number: int) -> str:
-    """The colour of the n-th thing, counted from 0."""
+    """Return the colour of the n-th thing, counted from 0."""
     return COLOURS[number % len(COLOURS)]
 
 

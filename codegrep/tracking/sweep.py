@@ -40,7 +40,7 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
 def check_sweep_id(sweep_id: str) -> str:
-    """The id, if it can be one: a letter or digit, then at most 63 letters, digits, '_' and '-'.
+    """Return the id, if it can be one: a letter or digit, then at most 63 letters, digits, '_' and '-'.
 
     Raises:
         ConfigError: it cannot.
@@ -60,7 +60,7 @@ def open_sweep(
     name: str = "",
     tags: Mapping[str, str] | None = None,
 ) -> Tracker:
-    """The sweep's parent run, created or continued, and marked RUNNING.
+    """Return the sweep's parent run, created or continued, and marked RUNNING.
 
     The run is found by `<outputs>/sweeps/<sweep_id>/mlflow_run_id`, and where that is missing (another machine) by its
     tag in the MLflow experiment. Two launchers must not open a new sweep at the same moment: hold a lock.
@@ -109,7 +109,7 @@ def child_tags(tracking: TrackingConfig) -> dict[str, str]:
 
 
 def parent_of(client: MlflowClient, sweep_id: str) -> Run | None:
-    """The sweep's parent run in whichever experiment it is; None where there is none."""
+    """Return the sweep's parent run in whichever experiment it is; None where there is none."""
     found = client.search_runs(
         _experiments(client), f"tags.`{KIND}` = 'sweep' and tags.`{SWEEP}` = '{check_sweep_id(sweep_id)}'"
     )
@@ -117,7 +117,7 @@ def parent_of(client: MlflowClient, sweep_id: str) -> Run | None:
 
 
 def children_of(client: MlflowClient, sweep_id: str) -> list[Run]:
-    """The runs of a sweep's jobs, in the order in which they started."""
+    """Return the runs of a sweep's jobs, in the order in which they started."""
     query, order = f"tags.`{SWEEP}.{check_sweep_id(sweep_id)}` = 'member'", ["attributes.start_time ASC"]
     runs: list[Run] = []
     token = None

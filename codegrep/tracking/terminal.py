@@ -20,7 +20,7 @@ _STYLES = {"model": "bold", "baseline": "", "scripted": "", "oracle": "dim"}
 
 
 def evaluation_table(rows: Sequence[EvaluationRow], title: str = "", width: int = 100) -> Table:
-    """Retrievers side by side, in the order given.
+    """Set retrievers side by side, in the order given.
 
     Columns that no row fills are left out, and in a terminal narrower than the table the least telling ones; numbers
     are never cut. What does not apply is shown as a dash.
@@ -51,7 +51,7 @@ def evaluation_table(rows: Sequence[EvaluationRow], title: str = "", width: int 
 
 
 def resampled(rows: Sequence[EvaluationRow]) -> str:
-    """What the intervals of these rows draw again, in words; "" where they have none or differ in it."""
+    """Return what the intervals of these rows draw again, in words; "" where they have none or differ in it."""
     counts = {row.repositories for row in rows}
     if len(counts) != 1 or (count := counts.pop()) is None:
         return ""

@@ -99,7 +99,7 @@ def _set(table: pa.Table, rows: int, work: Path) -> Path:
 
 
 def ratios(table: pa.Table, work: Path, rounds: int) -> dict[str, Any]:
-    """The ratios in the module's list, each the best of some rounds taken in turns."""
+    """Measure the ratios in the module's list, each the best of some rounds taken in turns."""
     path = work / "ratios.parquet"
     replayed(table, table.num_rows, path)
     shard = shards_of(path, 0)[0]
@@ -154,7 +154,7 @@ def ratios(table: pa.Table, work: Path, rounds: int) -> dict[str, Any]:
 
 
 def pipeline(table: pa.Table, work: Path, given: argparse.Namespace) -> dict[str, Any]:
-    """The stage `label` as a command, on growing sets and on one and two CPUs."""
+    """Measure the stage `label` as a command, on growing sets and on one and two CPUs."""
     gold = list(given.instances)
     if not gold:
         made = work / "instances.jsonl"
@@ -244,7 +244,7 @@ def _run(path: Path, gold: Sequence[str], outputs: Path, cpus: int, tokenizer: s
 
 
 def _seconds_of(label: str, log: Path) -> int | None:
-    """What the command itself says that a part took."""
+    """Return what the command itself says that a part took."""
     found = re.findall(rf"{label}: (\d+) of \1 \((\d+) s\)", log.read_text(encoding="utf-8"))
     return int(found[-1][1]) if found else None
 

@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 def mine_rows(rows: Sequence[list[Row] | None], rules: ReadRules) -> Mined:
-    """Reads of trajectories given as Python lists of messages (what Arrow's to_pylist gives)."""
+    """Read of trajectories given as Python lists of messages (what Arrow's to_pylist gives)."""
     mined = Mined(rows=len(rows))
     dropped: Counter[str] = Counter()
     ledger: Counter[str] = Counter()
@@ -76,7 +76,7 @@ def mine_rows(rows: Sequence[list[Row] | None], rules: ReadRules) -> Mined:
 
 
 def _request(name: str, arguments: str, rules: ReadRules) -> tuple[Request | None, str]:
-    """What a call asks to read, and the path that it creates."""
+    """Return what a call asks to read, and the path that it creates."""
     parsed = read_arguments(arguments)
     if name in rules.editors:
         if parsed.text("command") == "view":
@@ -102,7 +102,7 @@ def _failure(observed: tuple[int, Row] | None) -> str:
 
 
 def _observation(messages: Sequence[Row], at: int, place: int, calls: Sequence[Row]) -> tuple[int, Row] | None:
-    """The tool message that answers a call, with its place."""
+    """Return the tool message that answers a call, with its place."""
     near = []
     for later, message in enumerate(messages[at + 1 :], start=at + 1):
         if message is None or message.get("role") != "tool":

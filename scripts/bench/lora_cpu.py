@@ -36,7 +36,7 @@ class Cost:
 
 
 def cost(work: Callable[[], Any], times: int) -> Cost:
-    """The mean of some calls."""
+    """Return the mean of some calls."""
     before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     for _ in range(times):
         work()

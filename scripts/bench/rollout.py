@@ -78,7 +78,7 @@ class Recorder:
         await self._engine.close()
 
     def chains(self) -> list[list[GenerationRequest]]:
-        """Turns of each rollout in order: a later turn's prompt begins with that of the turn before it."""
+        """Turn of each rollout in order: a later turn's prompt begins with that of the turn before it."""
         chains: list[list[GenerationRequest]] = []
         heads: list[tuple[int, ...]] = []  # what the next request of each chain begins with
         for request, generation in sorted(self.made, key=lambda pair: len(pair[0].prompt_ids)):
@@ -126,7 +126,7 @@ async def roll(
 
 
 async def replay(engine: Engine, chains: Sequence[Sequence[GenerationRequest]]) -> Pace:
-    """The same prompts with the same seeds and lengths, each rollout's next as soon as its last has ended."""
+    """Measure the same prompts with the same seeds and lengths, each rollout's next as soon as its last has ended."""
 
     async def one(chain: Sequence[GenerationRequest]) -> int:
         return sum([len((await engine.generate(request)).token_ids) for request in chain])
@@ -184,7 +184,7 @@ async def with_vllm(material: Material, sampling: Sampling, adapter: Path | None
 
 
 async def with_transformers(material: Material, sampling: Sampling) -> tuple[list[Rollout], Pace]:
-    """The same rollouts with the engine of a trainer's process."""
+    """Measure the same rollouts with the engine of a trainer's process."""
     from codegrep.engines.models import load_model
     from codegrep.engines.transformers_engine import TransformersEngine
 
@@ -222,7 +222,7 @@ class TRLEngine:
         )
 
     def turn(self, prompts: list[list[int]]) -> list[list[int]]:
-        """Sampled ids of one turn of every rollout."""
+        """Return the sampled ids of one turn of every rollout."""
         ids, _logprobs = self._trainer._generate_single_turn(prompts, None, {}, 1)[:2]
         return [list(one) for one in ids]
 

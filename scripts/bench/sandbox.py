@@ -62,7 +62,7 @@ class Cost:
 
 
 def spent(work: Callable[[], Any]) -> Cost:
-    """What a call costs in this process and its children."""
+    """Measure what a call costs in this process and its children."""
     (user, kernel), began = _cpu(), time.perf_counter()
     work()
     wall = time.perf_counter() - began
@@ -93,7 +93,7 @@ class Bench:
         self.repositories = repositories
 
     def note(self, name: str, value: float, line: str) -> None:
-        """Keeps a figure and prints its line."""
+        """Keep a figure and print its line."""
         self.result[name] = round(value, 4)
         say(f"  {line}")
 
@@ -189,7 +189,7 @@ class Bench:
         lease.release()
 
     def broad(self, programs: SearchPrograms, tool: Grep, root: Path) -> None:
-        """A pattern that matches ten thousand lines and more."""
+        """Return a pattern that matches ten thousand lines and more."""
         command = programs.matches("import", ["."], ["*.py"], False, TOOLS.max_line_chars)
         runs = 2 if self.quick else 5
         pairs = [
@@ -203,7 +203,7 @@ class Bench:
         )
 
     def without_checkout(self) -> None:
-        """The same questions answered by git from the bare clone."""
+        """Measure the same questions, answered by git from the bare clone."""
         say("without a checkout")
         repo, commit = self._largest()
         clone = self.repositories.open(repo)
@@ -397,7 +397,7 @@ class Bench:
         return cost.cpu
 
     def _largest(self) -> tuple[str, str]:
-        """The repository with the most prompts, and its first commit."""
+        """Return the repository with the most prompts, and its first commit."""
         repos = [p.repo for p in self.material.prompts]
         repo = max(dict.fromkeys(repos), key=repos.count)
         return next((p.repo, p.commit) for p in self.material.prompts if p.repo == repo)
@@ -470,7 +470,7 @@ def _papers_way(call: ToolCall) -> list[str]:
 
 
 def _inside(call: ToolCall) -> str:
-    """The path of a call, as the tools understand it."""
+    """Return the path of a call, as the tools understand it."""
     path = str(call.arguments.get("path") or ".")
     return path.removeprefix("/repo/").lstrip("/") or "."
 

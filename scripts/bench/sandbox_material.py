@@ -91,7 +91,7 @@ def from_issues(issues: Path, repositories: Path, most: int, seed: int = 0) -> M
 
 
 def from_packages(packages: Sequence[str], folder: Path, commits: int, prompts: int, seed: int = 0) -> Material:
-    """A repository of packages or folders; each later commit changes 3 % of the files; docstrings are the issues."""
+    """Make a repository of packages or folders; each later commit changes 3 % of the files."""
     bare = folder / "packages.git"
     files = dict(_package_files(packages))
     made = write_history(bare, files, commits, seed)
@@ -110,7 +110,7 @@ def from_packages(packages: Sequence[str], folder: Path, commits: int, prompts: 
 
 
 def write_history(bare: Path, files: dict[str, bytes], commits: int, seed: int = 0) -> list[str]:
-    """A bare repository; the first commit holds `files`, each later one appends a line to 3 % of them."""
+    """Return a bare repository; the first commit holds `files`, each later one appends a line to 3 % of them."""
     bare.mkdir(parents=True)
     subprocess.run(["git", "init", "-q", "--bare", "-b", "main", str(bare)], check=True)
     rng = random.Random(seed)
@@ -137,7 +137,7 @@ def write_history(bare: Path, files: dict[str, bytes], commits: int, seed: int =
 
 
 def step_of(material: Material, prompts: int, seed: int = 0) -> list[Turn]:
-    """The turns of a step: what 8 rollouts of each prompt ask, with the repetition that real groups show.
+    """Return the turns of a step: what 8 rollouts of each prompt ask, with the repetition that real groups show.
 
     Seven calls of ten are greps for terms of the statement, two read a file, one is a glob. Terms that look more
     telling are drawn more often (Zipf's law), so the first ones are asked by nearly every rollout.
@@ -170,7 +170,7 @@ def located(repos: set[str], folder: Path) -> dict[str, RepositoryLocation]:
 
 
 def recorded(folders: Sequence[Path], repositories: Path, prompts: int) -> Recorded:
-    """Recorded rollouts (Parquet, as codegrep.rollout.store writes them) as steps of at most so many prompts.
+    """Read recorded rollouts (Parquet, as codegrep.rollout.store writes them) as steps of at most so many prompts.
 
     Nothing is repeated: a group is what one step of one run recorded for a prompt, a rollout that several stages or a
     resumed run hold counts once, and a prompt that was sampled in several runs is in several steps, so that no step has

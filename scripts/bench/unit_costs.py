@@ -124,7 +124,7 @@ def _record() -> float:
 
 
 def _made(folder: Path, count: int) -> Path:
-    """A repository of `count` files of installed packages."""
+    """Return a repository of `count` files of installed packages."""
     folder.mkdir(parents=True)
     source = Path(sysconfig.get_paths()["purelib"])
     found = (p for p in sorted(source.rglob("*.py")) if 500 < p.stat().st_size < 100_000)

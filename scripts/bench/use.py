@@ -178,7 +178,7 @@ StaticModel(vectors, tokenizer).save_pretrained(sys.argv[2])
 
 
 def semble(python: str, root: Path, texts: Sequence[str], work: Path) -> dict[str, float]:
-    """The same with semble and a local static model of random vectors, in a process of its own."""
+    """Measure the same with semble and a local static model of random vectors, in a process of its own."""
     environment = os.environ | {"HOME": str(work), "XDG_CACHE_HOME": str(work / "semble"), "HF_HUB_OFFLINE": "1"}
     model = str(work / "static-model")
     subprocess.run([python, "-c", _SEMBLE_MODEL, str(root), model], check=True, env=environment)

@@ -116,7 +116,7 @@ def _write_leaderboard(
 
 
 def _curves(tracker: Tracker, progress: Progress) -> History:
-    """What MLflow has of the training; nothing when it cannot be read, since tracking never ends a run."""
+    """Return what MLflow has of the training; nothing when it cannot be read, since tracking never ends a run."""
     try:
         return history(tracker.handle, lambda name: name.startswith(CURVES))
     except Exception as error:  # whatever a client, a driver or a network can raise
@@ -128,7 +128,7 @@ def _curves(tracker: Tracker, progress: Progress) -> History:
 
 
 def _filled(lines: Sequence[EvaluationRow]) -> list[dict[str, Any]]:
-    """The rows without the columns that none of them has a value in."""
+    """Return the rows without the columns that none of them has a value in."""
     rows = [line.flat() for line in lines]
     return [{k: v for k, v in row.items() if any(other.get(k) is not None for other in rows)} for row in rows]
 

@@ -15,7 +15,7 @@ MAX_ARGUMENT_CHARS = 1000
 def check_arguments(
     parameters: Mapping[str, Any], defaults: Mapping[str, Argument], arguments: Mapping[str, Any]
 ) -> dict[str, Argument]:
-    """The arguments with their types put right and defaults filled in, in the schema's order.
+    """Return the arguments with their types put right and defaults filled in, in the schema's order.
 
     Tolerated, because the meaning is plain: "12" and 12.0 for an integer, "true" for a boolean, null for a default.
 

@@ -20,7 +20,7 @@ def shown_line(text: str, max_chars: int, at: int = 0) -> str:
 
 @functools.lru_cache(maxsize=1 << 14)
 def shown_path(path: bytes) -> str:
-    r"""A file's name as text on one line: bytes that are not UTF-8, and control characters, as `\\xNN`."""
+    r"""Return a file's name as text on one line: bytes that are not UTF-8, and control characters, as `\\xNN`."""
     text = path.decode("utf-8", "backslashreplace")
     return _UNSHOWABLE.sub(lambda m: ascii(m.group())[1:-1], text)
 

@@ -344,7 +344,7 @@ def _parts_of_lines(search: _Search, places: Mapping[tuple[bytes, int], int], wi
 
 
 def _is_file(root: Path, path: str) -> bool | None:
-    """False for a folder, None for what is neither of the two."""
+    """Return whether this is a file; False for a folder, None for neither."""
     try:
         mode = os.lstat(f"{root}/{path}").st_mode
     except OSError:

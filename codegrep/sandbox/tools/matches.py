@@ -64,7 +64,7 @@ class FileHits:
         return shown_path(self.path)
 
     def with_lines(self, other: FileHits | None) -> FileHits:
-        """This file's count with another search's lines."""
+        """Return this file's count with another search's lines."""
         if other is None:
             return self
         return FileHits(self.path, self.count, other.kept, other.rank, other.telling)
@@ -88,7 +88,7 @@ class Found:
 
     @classmethod
     def of(cls, hits: Sequence[FileHits], keep: int, most_files: int) -> Found:
-        """The same of matching files in the order of paths.
+        """Return the same of matching files in the order of paths.
 
         Args:
             keep: lines of `first`.
@@ -105,7 +105,7 @@ class Found:
 
 
 def name_words(pattern: str) -> frozenset[bytes]:
-    """The identifiers that a pattern spells out, in lower case."""
+    """Return the identifiers that a pattern spells out, in lower case."""
     plain = re.sub(r"\\[a-zA-Z]", " ", pattern)
     return frozenset(word.lower().encode() for word in re.findall(r"\w{2,}", plain))
 
@@ -135,11 +135,11 @@ class MatchReader:
         return _BINARY_NOTE.match(b"".join(self._rest)) is not None
 
     def hits(self) -> list[FileHits]:
-        """The files with at least one match, in no order."""
+        """Return the files with at least one match, in no order."""
         return [h for h in self._hits.values() if h.count]
 
     def take(self, chunk: bytes) -> bool:
-        """Reads a chunk; False when the output is longer than it may be."""
+        """Read a chunk; False when the output is longer than it may be."""
         self._left -= len(chunk)
         if self._left < 0:
             self.overflowed = True
@@ -150,7 +150,7 @@ class MatchReader:
         return True
 
     def _read(self, data: bytes) -> bytes:
-        """Takes what is complete and gives back the rest."""
+        """Take what is complete and give back the rest."""
         at = 0
         while (nul := data.find(b"\0", at)) >= 0 and (end := data.find(b"\n", nul)) >= 0:
             hits, rest = self._file(data[at:nul]), data[nul + 1 : end + 1]
@@ -169,7 +169,7 @@ class MatchReader:
         return found
 
     def _lines(self, hits: FileHits, lines: bytes) -> None:
-        """Adds whole lines, each `number:text LF`, to a file."""
+        """Add whole lines, each `number:text LF`, to a file."""
         count, wanted = lines.count(b"\n"), self._keep - hits.count
         if count <= wanted:
             hits.kept += lines
@@ -244,7 +244,7 @@ class PlaceReader(MatchReader):
         self._wanted = set(lines)
 
     def take(self, chunk: bytes) -> bool:
-        """Reads a chunk; False when nothing more is needed, or the output is longer than it may be."""
+        """Read a chunk; False when nothing more is needed, or the output is longer than it may be."""
         return super().take(chunk) and bool(self._wanted)
 
     def _lines(self, hits: FileHits, lines: bytes) -> None:
@@ -263,7 +263,7 @@ class LineReader:
         self._chunks: list[bytes] = []
 
     def take(self, chunk: bytes) -> bool:
-        """Keeps a chunk; False when the output is longer than it may be."""
+        """Keep a chunk; False when the output is longer than it may be."""
         self._left -= len(chunk)
         self._chunks.append(chunk)
         return self._left >= 0
@@ -305,7 +305,7 @@ def definition_places(output: bytes) -> Iterator[tuple[int, int, bytes]]:
 
 
 def defined_name(output: bytes, start: int, end: int = sys.maxsize) -> bytes | None:
-    """The name, in lower case, that the line `number:text` between two places defines; None when it defines nothing."""
+    """Return the lower-case name that the line `number:text` between two places defines, or None."""
     found = _DEFINED_HERE.match(output, start, end)
     return None if found is None else found[1].lower()
 
@@ -317,14 +317,14 @@ def _without_notes(path: bytes) -> bytes:
 
 
 def _numbered_ones(path: bytes, lines: bytes) -> bytes:
-    """The lines of a file without ripgrep's note between them, which begins with the path, be it of several lines."""
+    """Return the lines of a file without ripgrep's notes, which begin with the path."""
     if b"binary file" in lines or b"\n" in path:
         return b"".join(_NUMBERED_LINE.findall(lines))
     return lines
 
 
 def numbered(line: bytes, width: int) -> tuple[int, str]:
-    """Number and text of a `number:text`.
+    """Return number and text of a `number:text`.
 
     Args:
         width: bytes of the text that count. ripgrep alone prints at least so many of a longer line, and then a note.

@@ -73,7 +73,7 @@ class Printed:
         self._defining, self._named = self._definitions()
 
     def _read(self, output: bytes) -> None:
-        """Finds lines and files in `path NUL`, lines `number:text LF`, and an empty line between files."""
+        """Find lines and files in `path NUL`, lines `number:text LF`, and an empty line between files."""
         self._output = output if output.endswith(b"\n") else output + b"\n"
         self._bytes = np.frombuffer(self._output, np.uint8)
         self._ends = _places(self._bytes, ((0, _LINE_END),), 0, len(self._bytes))
@@ -94,7 +94,7 @@ class Printed:
     def found(
         self, texts: Sequence[Text], ignore_case: bool, words: frozenset[bytes], keep: int, most_files: int
     ) -> Found | None:
-        """The lines that hold one of the texts; None where that depends on a character outside ASCII.
+        """Return the lines that hold one of the texts; None where that depends on a character outside ASCII.
 
         Args:
             texts: none begins like a line's number.
@@ -150,7 +150,7 @@ class Printed:
     def _first(
         self, lines: _Numbers, files: _Numbers, firsts: _Numbers, counts: _Numbers, keep: int
     ) -> list[tuple[bytes, bytes]]:
-        """The first of the lines, file by file: path and line."""
+        """Return the first of the lines, file by file: path and line."""
         found: list[tuple[bytes, bytes]] = []
         for file, first, count in zip(files[:keep].tolist(), firsts.tolist(), counts.tolist(), strict=False):
             wanted = lines[first : first + min(count, keep - len(found))].tolist()
@@ -160,13 +160,13 @@ class Printed:
         return found
 
     def _line(self, number: int) -> bytes:
-        """A line as far as it counts: many questions may be shown the lines of a minified file, of a megabyte each."""
+        """Cut a line to what counts: lines of a minified file have a megabyte each."""
         start = int(self._starts[number])
         line = self._output[start : min(int(self._ends[number]), start + _NUMBER + self._width)]
         return line.removesuffix(b"\r")
 
     def _holding(self, texts: Sequence[Text], ignore_case: bool) -> _Numbers | None:
-        """The numbers of the lines that hold one of the texts, ascending."""
+        """Return the numbers of the lines that hold one of the texts, ascending."""
         looked_at = self._bytes
         if ignore_case:
             if self._lower is None:
@@ -181,7 +181,7 @@ class Printed:
         return found[0] if len(found) == 1 else np.unique(np.concatenate(found))
 
     def _lines_with(self, looked_at: _Bytes, text: Text) -> _Numbers | None:
-        """The numbers of the lines with a text, ascending. A path is no line."""
+        """Return the numbers of the lines with a text, ascending. A path is no line."""
         first, *others = text
         # Where its two rarest bytes are right, and then the others too.
         rare = sorted(enumerate(first), key=lambda one: int(self._often[one[1]]))
@@ -204,7 +204,7 @@ class Printed:
         return lines[_firsts(lines)]
 
     def _definitions(self) -> tuple[_Numbers, _Numbers]:
-        """The numbers of the lines that define something, ascending, and of each the number of the name."""
+        """Return the numbers of the lines that define something, ascending, and of each the number of the name."""
         # A line behind a path is not one behind a line end; and a path may look like a definition.
         begun = [(start, start + self._width + 1, b"") for start in self._starts[self._heads].tolist()]
         # Numbers, not objects: generated code may have millions of definitions.
@@ -222,7 +222,7 @@ class Printed:
         return lines[right], named[right]
 
     def _definition_at(self, start: int) -> bytes | None:
-        """The name that the line at a place defines, as far as the line counts."""
+        """Return the name that the line at a place defines, as far as the line counts."""
         return defined_name(self._output, start, self._output.index(b":", start) + 1 + self._width)
 
 

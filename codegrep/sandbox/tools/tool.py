@@ -51,7 +51,7 @@ class Tool(Protocol):
     parameters: Mapping[str, Any]
 
     def check(self, arguments: Mapping[str, Any]) -> dict[str, Argument]:
-        """The arguments in canonical form: types right, defaults filled in.
+        """Return the arguments in canonical form: types right, defaults filled in.
 
         Raises:
             ArgumentError: with what is wrong.
@@ -59,15 +59,15 @@ class Tool(Protocol):
         ...
 
     async def run(self, root: Path, arguments: Mapping[str, Argument]) -> Outcome:
-        """Runs a checked call on the tree at `root` (absolute, real). Cancelling it ends everything that it started."""
+        """Run a checked call on the tree at `root` (absolute, real). Cancelling it ends everything that it started."""
         ...
 
 
 def mistake(text: str) -> Outcome:
-    """The model's mistake, in words."""
+    """Return the model's mistake, in words."""
     return Outcome(ToolStatus.MODEL_ERROR, f"ERROR: {text}")
 
 
 def fault(text: str, timed_out: bool = False) -> Outcome:
-    """The machine's fault, in words."""
+    """Return the machine's fault, in words."""
     return Outcome(ToolStatus.INFRASTRUCTURE, f"ERROR: {text}", pure=False, timed_out=timed_out)
