@@ -32,7 +32,7 @@ class Arguments:
     oddities: tuple[str, ...] = ()
 
     def text(self, name: str) -> str:
-        """A value that should be text; "" for anything else."""
+        """Return a value that should be text; "" for anything else."""
         value = self.values.get(name)
         return value if isinstance(value, str) else ""
 
@@ -87,7 +87,7 @@ def _value(text: object, odd: list[str]) -> object:
 
 
 def _unescaped(text: str) -> str | None:
-    """The text with one layer of escapes less; None where it has none."""
+    """Return the text with one layer of escapes less; None where it has none."""
     if '\\"' not in text:
         return None
     try:
@@ -98,7 +98,7 @@ def _unescaped(text: str) -> str | None:
 
 
 def _mended(text: str, odd: list[str]) -> object:
-    """The object behind a text that is no JSON: a Python literal, or cut off."""
+    """Return the object behind a text that is no JSON: a Python literal, or cut off."""
     if text.lstrip().startswith("{'") and len(text) <= _LITERAL_LIMIT:
         try:
             value = ast.literal_eval(text.strip())

@@ -29,13 +29,13 @@ class TextColumn:
             self._null = array.is_null().to_numpy(zero_copy_only=False)
 
     def text(self, position: int) -> str:
-        """The whole value."""
+        """Return the whole value."""
         if self._null is not None and self._null[position]:
             return ""
         return str(self._data[self._offsets[position] : self._offsets[position + 1]], "utf-8", "replace")
 
     def head(self, position: int, characters: int) -> str:
-        """The first characters of the value."""
+        """Return the first characters of the value."""
         if self._null is not None and self._null[position]:
             return ""
         start, end = int(self._offsets[position]), int(self._offsets[position + 1])

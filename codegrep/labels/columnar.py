@@ -39,7 +39,7 @@ Bools = NDArray[np.bool_]
 
 
 def mine(trajectories: pa.Array, rules: ReadRules) -> Mined:
-    """Reads of a batch.
+    """Find the reads of a batch.
 
     Args:
         trajectories: list of messages, a list or large list of the structs of trajectory.SCHEMA; further fields are
@@ -118,7 +118,7 @@ class _Batch:
         return [(call, request) for call, request in asked if request is not None]
 
     def _reads(self, found: list[tuple[int, Request]], dropped: Counter[str]) -> tuple[list[Read], list[int]]:
-        """The successful reads, and the call of each."""
+        """Return the successful reads, and the call of each."""
         at = self._places(np.array([call for call, _ in found], dtype=np.int64))
         shown: list[tuple[int, list[str], int]] = []  # place in `found`, files, message of the post-reasoning
         for n, (call, request) in enumerate(found):
@@ -178,7 +178,7 @@ class _Batch:
         return _Places(*(column.tolist() for column in numbers))
 
     def _next_assistant(self, message: int) -> int:
-        """The next assistant message of the row; -1 where there is none."""
+        """Return the next assistant message of the row; -1 where there is none."""
         end = int(self.first[self.row_of[message] + 1])
         later = np.flatnonzero(self.assistant[message + 1 : end])
         return message + 1 + int(later[0]) if len(later) else -1
@@ -188,7 +188,7 @@ class _Batch:
         return read_failure(self.content.head(observation, HEAD)) if observation >= 0 else "no result"
 
     def _observation(self, call: int, message: int, results: int) -> int:
-        """The tool message that answers a call, by its id, else by its place; -1 where there is none.
+        """Return the tool message that answers a call, by its id, else by its place; -1 where there is none.
 
         The place counts behind the call alone, and not for a result with the id of another call.
         """
@@ -221,7 +221,7 @@ class _Batch:
         return self.ids_of_row[1:]
 
     def _created(self, calls: Ints, read: set[tuple[int, str]]) -> dict[tuple[int, str], int]:
-        """The call that first created each of the (row, path) that are read at some time."""
+        """Return the call that first created each of the (row, path) that are read at some time."""
         found: dict[tuple[int, str], int] = {}
         at = self._places(calls)
         for n, call in enumerate(at.call):

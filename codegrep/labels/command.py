@@ -35,7 +35,7 @@ def label(argv: list[str]) -> int:
 
 
 def configuration(argv: list[str]) -> Config:
-    """What the command line asks for.
+    """Return what the command line asks for.
 
     Raises:
         ConfigError: a word cannot be honoured.
@@ -193,7 +193,7 @@ def audited(
 
 
 def _corrected(judges: Sequence[bool], humans: Sequence[bool], judged: tuple[int, int] | None) -> str:
-    """The line on the judge's errors, and on the share of the whole set that is corrected for them.
+    """Return the line on the judge's errors, and on the share of the whole set that is corrected for them.
 
     The share of the sample alone would come out as the person's share of it, whatever the judge does.
     """

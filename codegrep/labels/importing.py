@@ -49,7 +49,7 @@ def trajectory_files(paths: Sequence[str]) -> list[Path]:
 def imported(
     path: Path, content: str, folder: Path, form: str, told: Callable[[int], None]
 ) -> tuple[Path, list[dict[str, str]]]:
-    """A Parquet file in the common form with the trajectories of `path`, made now if it is not there.
+    """Return a Parquet file in the common form with the trajectories of `path`, made now if it is not there.
 
     Args:
         content: SHA-256 of the file; names the copy.

@@ -82,7 +82,7 @@ class ShardFiles:
         return found is not None and not found.errors and self.candidates(shard).is_file()
 
     def read(self, shard: Shard) -> ShardRecord | None:
-        """The record of a shard that was mined; None where it was not."""
+        """Return the record of a shard that was mined; None where it was not."""
         try:
             return ShardRecord.from_json(json.loads(self.record(shard).read_text(encoding="utf-8")))
         except (OSError, ValueError):

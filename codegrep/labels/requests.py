@@ -53,7 +53,7 @@ VIEW, CREATE = COMMAND + "view", COMMAND + 'create"'
 
 
 def view_request(arguments: str) -> Request | None:
-    """The request of an editor call; None where it is no view. One whose command cannot be read may be one."""
+    """Return the request of an editor call; None where it is no view. One whose command cannot be read may be one."""
     if plain := _PLAIN_VIEW.fullmatch(arguments):
         return Request((plain[1],))
     if arguments.startswith(COMMAND) and not arguments.startswith(VIEW):
@@ -67,7 +67,7 @@ def view_request(arguments: str) -> Request | None:
 
 
 def shell_request(arguments: str, readers: tuple[str, ...]) -> Request | None:
-    """The request of a shell call; None where it prints no file. One whose command cannot be read may print one."""
+    """Return a shell call's request; None where it prints no file. An unreadable command may print one."""
     if not any(reader in arguments for reader in readers):
         return None
     parsed = read_arguments(arguments, known=("command", "is_input", "timeout", "security_risk"))
@@ -78,7 +78,7 @@ def shell_request(arguments: str, readers: tuple[str, ...]) -> Request | None:
 
 
 def created_path(arguments: str) -> str:
-    """The path that an editor call creates; "" where it creates none."""
+    """Return the path that an editor call creates; "" where it creates none."""
     if plain := _PLAIN_CREATE.match(arguments):
         return plain[1]
     if arguments.startswith(COMMAND) and not arguments.startswith(CREATE):
@@ -90,11 +90,11 @@ def created_path(arguments: str) -> str:
 
 
 def created_path_of_head(head: str) -> str | None:
-    """The same from the first CREATE_HEAD characters; None where they do not suffice."""
+    """Return the same from the first CREATE_HEAD characters; None where they do not suffice."""
     plain = _PLAIN_CREATE.match(head)
     return None if plain is None else plain[1]
 
 
 def thought_of(arguments: str) -> str:
-    """The text of a `think` call."""
+    """Return the text of a `think` call."""
     return read_arguments(arguments).text("thought")

@@ -237,7 +237,7 @@ def _mine(trajectories: pa.Array, rules: ReadRules) -> tuple[Mined, dict[int, st
 
 
 def _task(trajectory: pa.Scalar) -> str:
-    """The issue's text: the first user message, or the marked part of it."""
+    """Return the issue's text: the first user message, or the marked part of it."""
     for message in trajectory.values if trajectory.is_valid else ():
         if message["role"].as_py() == "user":
             text = str(message["content"].as_py() or "")
@@ -246,7 +246,7 @@ def _task(trajectory: pa.Scalar) -> str:
 
 
 def task_of(text: str) -> str:
-    """The marked part of a message that begins first, or the whole."""
+    """Return the marked part of a message that begins first, or the whole."""
     opened = sorted((text.find(f"<{mark}>"), mark) for mark in _TASK_MARKS)
     for place, mark in opened:
         if place >= 0 and (end := text.find(f"</{mark}>", place)) >= 0:

@@ -77,7 +77,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def shards_of(path: Path, first: int) -> list[Shard]:
-    """The shards of a Parquet file in the common form.
+    """Return the shards of a Parquet file in the common form.
 
     Args:
         first: number of the first of them.
@@ -123,7 +123,7 @@ def needed_columns(file: parquet.ParquetFile) -> list[str]:
 
 
 def batches(shard: Shard, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of a shard, so many at once that their text stays bounded, on this thread alone.
+    """Return the rows of a shard, so many at once that their text stays bounded, on this thread alone.
 
     Args:
         columns: leaf columns; None takes those that mining needs.

@@ -39,7 +39,7 @@ def files_read(command: str, readers: tuple[str, ...] = SHELL_READERS) -> tuple[
 
 
 def _pieces(command: str) -> list[tuple[str, str]]:
-    """The simple commands with the separator that follows each. Separators inside quotes make a piece unreadable."""
+    """Return the simple commands, each with the separator behind it; one inside quotes makes it unreadable."""
     pieces, at, seen = [], 0, 0
     quote, escaped = "", False
     for match in _PARTS.finditer(command):

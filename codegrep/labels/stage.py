@@ -37,7 +37,7 @@ _NOT_INPUTS = ("workers", "spot_check", "keep_unlabelled", "trajectories", "inst
 
 
 def inputs(config: Config, places: Places, prepared: Prepared | None = None) -> dict[str, Any]:
-    """What decides the labels: the trajectories' and instances' content, the rules, the judge, what is held out.
+    """Return what decides the labels: the trajectories' and instances' content, the rules, the judge, what is held out.
 
     Raises:
         CodegrepError: the experiment has no labels, and does not ask for the stage.
@@ -133,7 +133,7 @@ def already(config: Config, artifact: Artifact, tracker: Tracker) -> None:
 def mining_settings(
     labels: LabelsConfig, repositories: frozenset[str] = frozenset(), instances: frozenset[str] = frozenset()
 ) -> MiningSettings:
-    """The configuration as the miner takes it."""
+    """Return the configuration as the miner takes it."""
     paths = PathRules(tuple(labels.workspaces), tuple(labels.documents), tuple(labels.suffixes), labels.tests)
     rules = ReadRules(
         editors=tuple(labels.editors),
@@ -154,7 +154,7 @@ def mining_settings(
 
 
 def _judge(config: Config, places: Places) -> JudgeChoice:
-    """The configured judge; its answers are cached under outputs, for all runs."""
+    """Return the configured judge; its answers are cached under outputs, for all runs."""
     judge = config.judge
     cache = str(places.outputs / "judge_answers")
     return JudgeChoice(judge.kind, judge.params, judge.where, max(1, judge.actors), cache)

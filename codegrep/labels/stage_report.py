@@ -137,12 +137,12 @@ def judged_candidates(shards: Sequence[Shard], files: ShardFiles) -> Iterator[di
 
 
 def _rank(row: Mapping[str, Any], seed: int) -> str:
-    """A place in an order that depends on nothing but the candidate and a seed."""
+    """Return a place in an order that depends on nothing but the candidate and a seed."""
     return hashlib.sha256(f"{seed} {row['trajectory_id']} {row['path']}".encode()).hexdigest()
 
 
 def _drawn(rows: Iterator[dict[str, Any]], count: int, seed: int) -> list[dict[str, Any]]:
-    """The first `count` rows in that order; few rows are held at a time."""
+    """Return the first `count` rows in that order; few rows are held at a time."""
     best: list[tuple[str, int, dict[str, Any]]] = []
     for number, row in enumerate(rows):
         best.append((_rank(row, seed), number, row))
@@ -152,7 +152,7 @@ def _drawn(rows: Iterator[dict[str, Any]], count: int, seed: int) -> list[dict[s
 
 
 def _write_sheet(path: Path, shards: Sequence[Shard], files: ShardFiles, count: int, seed: int) -> None:
-    """A uniform draw, and a third as many of those that the judge rejected, which are few."""
+    """Return a uniform draw, and a third as many of those that the judge rejected, which are few."""
     uniform = _drawn(judged_candidates(shards, files), count, seed)
     held = {(row["trajectory_id"], row["path"]) for row in uniform}
     rejected = (

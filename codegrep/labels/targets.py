@@ -67,7 +67,7 @@ def samples(
     filters: Filters,
     leave_out: Iterable[str] = (),
 ) -> list[Row]:
-    """Samples of one shard's judged candidates, one a trajectory, in the order of the shard.
+    """Return the samples of one shard's judged candidates, one a trajectory, in the order of the shard.
 
     A trajectory of which a file has no verdict, because the judge could not be reached, is no sample: its target set
     would be a guess.

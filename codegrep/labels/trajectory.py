@@ -140,7 +140,7 @@ class Read(NamedTuple):  # a tuple: made a hundred thousand times
     thought: str = ""
 
     def post_reasoning(self, with_thought: bool) -> str:
-        """The text that is measured and judged."""
+        """Return the text that is measured and judged."""
         if not with_thought or not self.thought:
             return self.text
         return f"{self.text}\n{self.thought}" if self.text.strip() else self.thought

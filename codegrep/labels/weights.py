@@ -36,7 +36,7 @@ class Weighting:
         return raw_weight(tokens, self.beta) / self.mean if tokens > 0 and self.mean > 0 else 0.0
 
     def shortest(self, threshold: float) -> float:
-        """The length in tokens at which w reaches a threshold; infinite where no length does."""
+        """Return the length in tokens at which w reaches a threshold; infinite where no length does."""
         share = threshold * self.mean
         return -self.beta * math.log1p(-share) / math.log(2) if share < 1 else math.inf
 
@@ -65,7 +65,7 @@ def weighting(histogram: Mapping[int, int], *, with_empty: bool = False) -> Weig
 
 
 def merged(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    """The sum of several histograms, by length."""
+    """Return the sum of several histograms, by length."""
     total: Counter[int] = Counter()
     for histogram in histograms:
         total.update(histogram)
@@ -73,7 +73,7 @@ def merged(histograms: Iterable[Mapping[int, int]]) -> dict[int, int]:
 
 
 def _at(lengths: list[tuple[int, int]], place: int) -> int:
-    """The length at a place of the sorted lengths, from 0."""
+    """Return the length at a place of the sorted lengths, from 0."""
     seen = 0
     for length, count in lengths:
         seen += count

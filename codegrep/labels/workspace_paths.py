@@ -34,7 +34,7 @@ class PathRules:
     tests: bool = True
 
     def reader(self) -> PathReader:
-        """The rules, compiled."""
+        """Return the rules, compiled."""
         return PathReader(self)
 
 

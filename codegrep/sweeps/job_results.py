@@ -61,7 +61,7 @@ def write(folder: Path, outcomes: Sequence[JobResult]) -> None:
 
 
 def read(folder: Path) -> list[JobResult]:
-    """The record of a sweep's folder; empty when there is none yet."""
+    """Return the record of a sweep's folder; empty when there is none yet."""
     try:
         rows = json.loads((folder / "outcomes.json").read_text(encoding="utf-8"))
     except OSError:

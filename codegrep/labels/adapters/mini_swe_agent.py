@@ -45,7 +45,7 @@ def convert(row: Row, name: str) -> Trajectory:
 
 
 def _blocks(text: str) -> tuple[list[str], str]:
-    """The contents of the code blocks, and the text without them."""
+    """Return the contents of the code blocks, and the text without them."""
     blocks, rest, at = [], [], 0
     while (opening := _OPENING.search(text, at)) and (end := text.find(_CLOSING, opening.end())) >= 0:
         blocks.append(text[opening.end() : end].lstrip("\n"))

@@ -31,7 +31,7 @@ def text_of(value: object) -> str:
 
 
 def calls_of(value: object) -> tuple[Call, ...]:
-    """Function calls in OpenAI's form: {id, function: {name, arguments}} or flat; arguments as text or as an object."""
+    """Read function calls in OpenAI's form: {id, function: {name, arguments}} or flat, arguments as text or object."""
     if not isinstance(value, list | tuple):
         return ()
     found = []
@@ -57,7 +57,7 @@ def arguments_of(value: object) -> str:
 
 
 def shell_call(number: int, command: str) -> Call:
-    """A shell command as a call."""
+    """Return a shell command as a call."""
     return Call(f"call_{number}", "execute_bash", json.dumps({"command": command}))
 
 
@@ -99,7 +99,7 @@ def messages_of(items: object) -> tuple[Message, ...]:
 
 
 def id_of(row: Row, *names: str) -> str:
-    """The first of some fields that holds text or a number."""
+    """Return the first of some fields that holds text or a number."""
     for name in names:
         value = row.get(name)
         if isinstance(value, str) and value.strip():

@@ -54,7 +54,7 @@ def _opening(history: object) -> list[Message]:
 
 
 def _folder(step: Row) -> str:
-    """The folder that the step starts in, from its recorded state."""
+    """Return the folder that the step starts in, from its recorded state."""
     state = step.get("state")
     if isinstance(state, str):
         try:
