@@ -41,6 +41,7 @@ COMMANDS: dict[str, Command] = {
     ),
     "plan": Command("codegrep.submit.plan.command:main", "what a run needs on a cluster, computed before it starts"),
     "submit": Command("codegrep.submit.command:main", "run an experiment as a job on a cluster"),
+    "trace": Command("codegrep.traces.command:main", "read an attempt at an issue turn by turn, or two side by side"),
     "replay": Command("codegrep.lab.command:replay", "judge stored rollouts again under other reward designs"),
     "gaming": Command("codegrep.lab.command:gaming", "run scripted policies that game a reward through the designs"),
     "simulate": Command("codegrep.lab.command:simulate", "train a bandit-sized policy under each design"),

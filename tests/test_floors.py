@@ -27,6 +27,7 @@ training
 compose hydra_settings
 pipeline
 labels lab compare serve
+traces
 sweeps
 submit
 cli

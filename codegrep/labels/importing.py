@@ -94,7 +94,7 @@ def _common_file(path: Path) -> bool:
 def _groups(path: Path, form: str, bad: list[dict[str, str]], told: Callable[[int], None]) -> Iterator[pa.Table]:
     group: list[Trajectory] = []
     size = 0
-    for number, (where, row) in enumerate(_rows(path), start=1):
+    for number, (where, row) in enumerate(located_rows(path), start=1):
         told(number)
         if isinstance(row, str):
             bad.append({"where": where, "reason": row})
@@ -114,7 +114,8 @@ def _groups(path: Path, form: str, bad: list[dict[str, str]], told: Callable[[in
         yield to_arrow(group)
 
 
-def _rows(path: Path) -> Iterator[Located]:
+def located_rows(path: Path) -> Iterator[Located]:
+    """Yield (place, row) of a file of trajectories; in place of a row that cannot be read, the reason as text."""
     if not path.name.endswith(".traj"):
         yield from read_rows(str(path), None)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from codegrep.overrides import outputs_option, typed_command
@@ -93,6 +94,22 @@ def _change(table: Sequence[Mapping[str, Any]], before: str) -> str:
     return f"{said}: {better} better, {worse} worse, {changed - better - worse} of the same score."
 
 
+def telling_issues(table: Sequence[Mapping[str, Any]], models: Sequence[str], most: int = 3) -> list[str]:
+    """Return the issues whose traces say most: where the last model differs most from the one before it.
+
+    Args:
+        table: rows of per_issue.json.
+        models: measured, in the order of training.
+        most: issues.
+    """
+    if not models:
+        return []
+    f05 = {(row["retriever"], row["instance_id"]): float(row["f05"]) for row in table}
+    last, before = models[-1], models[-2] if len(models) > 1 else models[-1]
+    issues = [issue for name, issue in f05 if name == last and (before, issue) in f05]
+    return sorted(issues, key=lambda issue: (-abs(f05[last, issue] - f05[before, issue]), issue))[:most]
+
+
 def column_notes(lines: Sequence[EvaluationRow]) -> list[str]:
     """Return what the filled columns and the rows that are no retriever mean, one line each."""
     filled = [column for column in _COLUMNS if any(getattr(line, column[1]) is not None for line in lines)]
@@ -102,16 +119,24 @@ def column_notes(lines: Sequence[EvaluationRow]) -> list[str]:
     return notes + [f"{name}: {text}." for name, text in _RETRIEVERS.items() if name in there]
 
 
-def next_commands(run: str, outputs: str, *, has_policy: bool) -> list[tuple[str, str]]:
+def next_commands(
+    run: str, outputs: str, *, has_policy: bool, traces: Sequence[Path] = (), issues: Sequence[str] = ()
+) -> list[tuple[str, str]]:
     """Return commands that go on from here, each with what it does.
 
     Args:
         run: name of the run's folder.
         outputs: as configured.
         has_policy: a policy was logged that can be registered.
+        traces: folders with rollouts of the last two models.
+        issues: whose traces say most.
     """
     where = outputs_option(outputs)
-    commands = [(typed_command(["compare", *where]), "lists what this run can be compared with")]
+    commands = []
+    if traces and issues:
+        places = [str(place.relative_to(Path.cwd()) if place.is_relative_to(Path.cwd()) else place) for place in traces]
+        commands.append((typed_command(["trace", *places, "--issue", issues[0]]), "shows an issue turn by turn"))
+    commands += [(typed_command(["compare", *where]), "lists what this run can be compared with")]
     if has_policy:
         commands.append((typed_command(["register", run, "codegrep", *where]), "names its policy in MLflow"))
     commands.append((typed_command(["search", "TEXT", "--repo", "FOLDER"]), "searches a repository without a model"))

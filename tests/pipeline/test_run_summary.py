@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from codegrep.pipeline.run_summary import column_notes, happened, key_figures, next_commands
+from codegrep.pipeline.run_summary import column_notes, happened, key_figures, next_commands, telling_issues
 from codegrep.tracking.rows import EvaluationRow
 
 
@@ -54,6 +54,16 @@ def test_the_few_numbers_that_matter_first() -> None:
     last = {"reward/total": 0.41, "policy/kl": 0.00123, "completions/clipped_ratio": 0.25, "optim/grad_norm": 1.0}
     lines = [_line("warm_start", 0.2), _line("trained", 0.25)]
     assert key_figures(lines, last) == "held-out F0.5 0.250 · reward 0.410 · KL 0.0012 · 25% cut by the budget"
+
+
+def test_traces_are_shown_of_issues_on_which_training_made_most_difference() -> None:
+    table = _rows(
+        base=[([], 0.0)] * 3,
+        warm_start=[([], 0.5), ([], 0.0), ([], 1.0)],
+        trained=[([], 0.6), ([], 1.0), ([], 1.0)],
+    )
+    assert telling_issues(table, ["base", "warm_start", "trained"], most=2) == ["i1", "i0"]
+    assert telling_issues(table, ["base"], most=1) == ["i0"] and telling_issues(table, []) == []
 
 
 def test_notes_explain_the_columns_and_rows_that_are_there() -> None:

@@ -137,7 +137,12 @@ def run(
         r["retriever"] for r in rows if r.get("exit_cause") == ExitCause.PROMPT_TOO_LONG
     ).items():
         progress.say(f"  {count} issues are longer than the context of {retriever}: they count as not answered")
-    return {"held_out": len(held_out), "measured": len(held_out) - len(gone), "retrievers": retrievers}
+    return {
+        "held_out": len(held_out),
+        "measured": len(held_out) - len(gone),
+        "retrievers": retrievers,
+        "rollouts": {which: measure.of(which).folder.name for which in MODELS if which in config.evaluate.models},
+    }
 
 
 def per_issue(artifact: Artifact) -> list[Row]:
@@ -177,9 +182,13 @@ class _Measurements:
             rows += [{**whole, "retriever": retriever, "files": files} for retriever, files in lists.items()]
         return rows
 
+    def of(self, which: str) -> Artifact:
+        """Return the artifact that keeps a model's rollouts."""
+        return self.store.open(f"measured-{which}", _agent_inputs(self.config, self.prepared, self.policies, which))
+
     def agent(self, which: str) -> list[Row]:
         files = self.policies.files(which)
-        measured = self.store.open(f"measured-{which}", _agent_inputs(self.config, self.prepared, self.policies, which))
+        measured = self.of(which)
         folder = measured.folder / "rollouts"
         # What the machine lost is asked again.
         done = {r.instance_id for r in read_rollouts(folder) if not r.error} if folder.is_dir() else set()

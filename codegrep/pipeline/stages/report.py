@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,8 +17,10 @@ from codegrep.pipeline.policies.package import log_policy
 from codegrep.pipeline.policies.policy_files import Policies
 from codegrep.pipeline.prepared import Prepared
 from codegrep.pipeline.results import FIRST_FILE, MINED, WHOLE, Pair, cautions, comparisons, evaluation_rows
-from codegrep.pipeline.run_summary import column_notes, happened, key_figures, next_commands
+from codegrep.pipeline.run_summary import column_notes, happened, key_figures, next_commands, telling_issues
 from codegrep.pipeline.stages.evaluate import per_issue
+from codegrep.rollout.store import read_rollouts
+from codegrep.rollout.traced import trace_of
 from codegrep.runtime.artifacts import Artifact, Places, write_json
 from codegrep.runtime.progress import Progress
 from codegrep.tracking import pages
@@ -28,6 +31,7 @@ from codegrep.tracking.parameters import masked_text
 from codegrep.tracking.rows import EvaluationRow
 from codegrep.tracking.run import Tracker
 from codegrep.tracking.terminal import evaluation_table, resampled
+from codegrep.tracking.trace_page import html
 
 CURVES = (
     *("reward/", "advantage/", "policy/", "completions/", "rollout/", "group/", "optim/", "errors/", "seconds/"),
@@ -84,6 +88,9 @@ def run(
     figures = key_figures(lines, past[-1] if past else {})
     tracker.tags({"mlflow.note.content": f"{summary}\n\n{figures}", "codegrep.reward": config.reward.name})
     _write_leaderboard(config, prepared, lines, pairs, folder, tracker)
+    rollouts = {which: places.artifacts / name for which, name in evaluate.summary.get("rollouts", {}).items()}
+    telling = telling_issues(table, list(rollouts))
+    _write_traces(rollouts, telling, folder, tracker)
     has_policy = log_policy(config, prepared, policies, run_folder, tracker, progress, lines)
     progress.show(evaluation_table(lines, title="Held-out issues", width=progress.width))
     if pairs:
@@ -92,9 +99,12 @@ def run(
         progress.say(sentence, style="dim")
     progress.say(summary)
     progress.say(f"Report: {folder}")
-    progress.say(f"Rollouts: {places.artifacts}/train-*/rollouts and measured-*/rollouts")
+    for which, place in rollouts.items():
+        progress.say(f"Rollouts of {which}: {place}")
     progress.say(f"MLflow: run {tracker.run_id} in experiment '{config.tracking.experiment}'")
-    for command, what in next_commands(run_folder.name, config.outputs, has_policy=has_policy):
+    for command, what in next_commands(
+        run_folder.name, config.outputs, has_policy=has_policy, traces=list(rollouts.values())[-2:], issues=telling
+    ):
         progress.say(f"  {command}   {what}")
     return {"retrievers": len(lines), "pairs": len(pairs)}
 
@@ -113,6 +123,19 @@ def _write_leaderboard(
     write_json(folder / "leaderboard.json", _filled(ranked(lines)))
     for name in ("leaderboard.md", "leaderboard.html", "leaderboard.json"):
         tracker.artifact(folder / name, "evaluation")
+
+
+def _write_traces(rollouts: Mapping[str, Path], issues: Sequence[str], folder: Path, tracker: Tracker) -> None:
+    """Write pages of the last two models side by side, on a few issues."""
+    last = dict(list(rollouts.items())[-2:])
+    found = {which: {r.instance_id: r for r in read_rollouts(place / "rollouts")} for which, place in last.items()}
+    (folder / "traces").mkdir(exist_ok=True)
+    for issue in issues:
+        traces = [trace_of(of_issue[issue], which) for which, of_issue in found.items() if issue in of_issue]
+        if traces:
+            page = folder / "traces" / f"{re.sub(r'[^A-Za-z0-9_.-]', '_', issue)[:100]}.html"
+            page.write_text(html(traces), encoding="utf-8")
+            tracker.artifact(page, "evaluation/traces")
 
 
 def _curves(tracker: Tracker, progress: Progress) -> History:
