@@ -104,7 +104,7 @@ def test_rows_have_what_there_is_to_report() -> None:
     assert evaluate._places_in(answered, issue, "detailed") == {"line_f05": 1.0}
     assert evaluate._places_in(answered, issue, "entities") == {"class_f1": None, "function_f1": 0.0}
     model = {"retriever": "trained", "instance_id": "i1", "files": [GOLD], "line_f05": 1.0}
-    baseline = {"retriever": "bm25_top1", "instance_id": "i1", "files": [GOLD]}
+    baseline = {"retriever": "bm25_top1", "kind": "baseline", "instance_id": "i1", "files": [GOLD]}
     plain = evaluate._without_empty([evaluate._scored(row, issue, None) for row in (baseline,)])
     assert not {"f05_mined", "mined", "line_f05", "class_f1", "latency_seconds"} & plain[0].keys()
     both = evaluate._without_empty([evaluate._scored(row, issue, (GOLD, MINED)) for row in (model, baseline)])
