@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path, PurePosixPath
 
 import numpy as np
@@ -171,7 +171,7 @@ def _defined(tree: TreeIndex, statement: Statement) -> _Defined:
 
 def _shape(tree: TreeIndex, statement: Statement, file: int) -> Floats:
     path = tree.paths[file]
-    words = set(words_of(str(PurePosixPath(path).with_suffix(""))))
+    words, tested = _path_words(path)
     text, title = statement.words, statement.title_words
     return np.array(
         [
@@ -180,7 +180,13 @@ def _shape(tree: TreeIndex, statement: Statement, file: int) -> Floats:
             math.log1p(tree.first_unit[file + 1] - tree.first_unit[file]),
             path.count("/"),
             path.endswith("__init__.py"),
-            is_test_path(path),
+            tested,
         ],
         np.float64,
     )
+
+
+@lru_cache(maxsize=100_000)
+def _path_words(path: str) -> tuple[frozenset[str], bool]:
+    """Return the words of a path, and whether it is a test file's."""
+    return frozenset(words_of(str(PurePosixPath(path).with_suffix("")))), is_test_path(path)

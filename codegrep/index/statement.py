@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -83,9 +83,24 @@ class Statement:
         return {module: frozenset(names) for module, names in modules.items()}
 
     @cached_property
+    def brought(self) -> frozenset[str]:
+        """Names that its import lines bring in."""
+        return frozenset().union(*self.modules.values())
+
+    @cached_property
     def dotted(self) -> frozenset[str]:
         """Dotted names: modules, attributes, methods."""
         return frozenset(name for word in _DOTTED.findall(self.text) if "." in (name := word.strip(".")))
+
+
+@lru_cache(maxsize=100_000)
+def _names_of(path: str) -> tuple[str, str, str, str]:
+    """Return module, stem, file name, and the last two parts of a path."""
+    pure = PurePosixPath(path)
+    parts = pure.with_suffix("").parts
+    module = ".".join(part for part in parts if part not in ("src", "lib", "__init__"))
+    stem = parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
+    return module, stem, pure.name, "/".join(pure.parts[-2:])
 
 
 def statement_of(text: str) -> Statement:
@@ -105,31 +120,26 @@ def mentions(statement: Statement, path: str, defined: frozenset[str]) -> NDArra
         path: of the file.
         defined: names that the file defines.
     """
-    pure = PurePosixPath(path)
-    parts = pure.with_suffix("").parts
-    module = ".".join(part for part in parts if part not in ("src", "lib", "__init__"))
-    stem = parts[-2] if parts[-1] == "__init__" and len(parts) > 1 else parts[-1]
+    module, stem, name, tail = _names_of(path)
     places = [place for place, frame in enumerate(statement.frames) if frame == path or frame.endswith("/" + path)]
     if not places:  # an installed copy: site-packages/pkg/a.py is src/pkg/a.py
-        tail = "/".join(pure.parts[-2:])
         places = [place for place, frame in enumerate(statement.frames) if frame.endswith("/" + tail)]
     imported = [names for name, names in statement.modules.items() if name == module or module.endswith("." + name)]
-    brought = frozenset().union(*statement.modules.values()) if statement.modules else frozenset()
     further = [
-        name.count(".") - module.count(".")
-        for name in statement.dotted
-        if "." in module and (name + ".").startswith(module + ".")
+        dotted.count(".") - module.count(".")
+        for dotted in statement.dotted
+        if "." in module and (dotted + ".").startswith(module + ".")
     ]
     values = (
         any(
             found == path or (len(found) > 4 and "/" in found and path.endswith("/" + found))
             for found in statement.paths
         ),
-        pure.name != "__init__.py" and any(found.rpartition("/")[2] == pure.name for found in statement.paths),
+        name != "__init__.py" and any(found.rpartition("/")[2] == name for found in statement.paths),
         bool(places),
         1 / (1 + places[0]) if places else 0.0,
         bool(imported),
-        min(1.0, len(brought & defined) / 2),
+        min(1.0, len(statement.brought & defined) / 2),
         1 / (1 + min(further)) if further else 0.0,
         len(stem) > 3 and stem in statement.names,
     )
