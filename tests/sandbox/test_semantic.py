@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-import codegrep.index.tree as tree_module
+import codegrep.index.store as store_module
 from codegrep.config import SandboxConfig, SearchToolConfig
 from codegrep.index.search import INDEXES
 from codegrep.protocol.calls import ToolCall, ToolResult, ToolStatus
@@ -74,13 +74,13 @@ def on(root: Path, toolbox: Toolbox, **arguments: Any) -> ToolResult:
 @pytest.fixture
 def digested(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     paths: list[str] = []
-    real = tree_module.digest_files
+    real = store_module.digest_files
 
     def counting(files: Any, model: Any) -> Any:
         paths.extend(path for path, _ in files)
         return real(files, model)
 
-    monkeypatch.setattr(tree_module, "digest_files", counting)
+    monkeypatch.setattr(store_module, "digest_files", counting)
     return paths
 
 
@@ -332,7 +332,7 @@ def test_a_kill_while_indexing_leaves_a_usable_folder(tmp_path: Path, digested: 
     for number in range(200):
         (root / f"m{number:03}.py").write_text(f"def work_{number}():\n    return {number}\n" * 20)
     code = (
-        "import sys; from pathlib import Path; import codegrep.index.tree as t; t._FLUSHED = 10\n"
+        "import sys; from pathlib import Path; import codegrep.index.store as t; t._FLUSHED = 10\n"
         "from codegrep.sandbox.tree_indexes import TreeIndexes\n"
         "TreeIndexes(Path(sys.argv[2]), 'hybrid', with_tests=True, ripgrep=None).of(Path(sys.argv[1])).result()\n"
     )
