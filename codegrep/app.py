@@ -29,6 +29,7 @@ def start() -> None:
 def _run(cfg: DictConfig) -> None:
     from codegrep.compose import cautions, load
     from codegrep.hydra_settings import passed_on, refuse_unread
+    from codegrep.issues.load import check_sources
 
     hydra_node = HydraConfig.get()
     try:
@@ -44,6 +45,8 @@ def _run(cfg: DictConfig) -> None:
 
             search(config, hydra_node.overrides.task, passed_on(cast(DictConfig, hydra_node)))
             return
+        if "prepare" in config.stages:
+            check_sources(config.data)
         from codegrep.pipeline.run import run_experiment  # heavy: only once the configuration is known to be good
 
         run_experiment(config, experiment=str(hydra_node.runtime.choices.get("experiment") or ""))

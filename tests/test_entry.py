@@ -63,6 +63,30 @@ def test_help_names_everything_that_can_be_typed() -> None:
     assert "group_size" in values
 
 
+def test_a_wrong_path_is_found_before_anything_heavy_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text("{}\n", encoding="utf-8")
+    code = (
+        "import runpy, sys\n"
+        "sys.argv = ['codegrep', *sys.argv[1:]]\n"
+        "try:\n    runpy.run_module('codegrep', run_name='__main__')\nexcept SystemExit:\n    pass\n"
+        f"print('HEAVY', [m for m in {('torch', 'ray', 'mlflow')!r} if m in sys.modules])\n"
+    )
+    for data, words in (
+        (["data=git_history", "data.sources.git_history.args.path=nowhere"], "git_history path not found"),
+        (
+            [
+                "data=swe_bench",
+                f"data.sources.swe_bench.args.path={tmp_path / 'rows.jsonl'}",
+                "data.sources.swe_bench.args.repositories=nowhere",
+            ],
+            "repositories names no folder",
+        ),
+    ):
+        done = run("+experiment=v3", *data, f"outputs={tmp_path / 'out'}", code=code)
+        assert words in done.stderr and "HEAVY []" in done.stdout, done.stderr + done.stdout
+        assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

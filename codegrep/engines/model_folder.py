@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partialmethod
 from pathlib import Path
 from typing import Any
 
@@ -102,16 +103,20 @@ def make_once(folder: Path, name: str, make: Callable[[Path, Path], dict[str, st
 @contextmanager
 def without_bars() -> Iterator[None]:
     """Within, hide transformers' progress bars unless standard error is a terminal."""
+    from tqdm import tqdm
     from transformers.utils import logging
 
     hide = logging.is_progress_bar_enabled() and not sys.stderr.isatty()
+    shown: Any = tqdm.__init__
     if hide:
         logging.disable_progress_bar()
+        tqdm.__init__ = partialmethod(shown, disable=True)  # reading GGUF files asks tqdm itself
     try:
         yield
     finally:
         if hide:
             logging.enable_progress_bar()
+            tqdm.__init__ = shown
 
 
 def _is_whole(target: Path, chat: bool) -> bool:

@@ -117,6 +117,10 @@ class GitHistory:
             raise DataError(f"no commit of {len(repositories)} repositories in {self._path} makes an issue{why}")
         return result
 
+    def check(self) -> None:
+        """See `CheckedSource.check`."""
+        self._repositories()
+
     def _repositories(self) -> dict[str, Path]:
         folder = Path(self._path).expanduser().absolute()
         if not folder.exists():

@@ -10,7 +10,7 @@ from codegrep.config import DataConfig, SourceConfig, SplitConfig
 from codegrep.errors import CodegrepError, ConfigError, DataError
 from codegrep.issues.issue import Issue
 from codegrep.issues.roles import kept_out
-from codegrep.issues.source import IssueSource, LoadResult
+from codegrep.issues.source import CheckedSource, IssueSource, LoadResult
 from codegrep.issues.splits import draw, names_roles, roles_by_name, side_of
 from codegrep.named import check_arguments, named_class
 
@@ -30,6 +30,21 @@ class LoadedIssues(LoadResult):
     skipped_by_source: dict[str, Counter[str]] = field(default_factory=dict)
     train_only: frozenset[str] = frozenset()
     removed_by_role: Counter[str] = field(default_factory=Counter)
+
+
+def check_sources(config: DataConfig) -> None:
+    """Refuse sources whose files, folders or repositories are not there, before anything heavy is imported.
+
+    Raises:
+        ConfigError, DataError: one line that names the source.
+    """
+    for name, settings in config.sources.items():
+        source = build_source(name, settings)
+        if isinstance(source, CheckedSource):
+            try:
+                source.check()
+            except DataError as error:
+                raise DataError(f"data.sources.{name}: {error.what}", error.fix) from error
 
 
 def load_issues(config: DataConfig) -> LoadedIssues:

@@ -42,9 +42,19 @@ def read_rows(path: str, split: str | None) -> Iterator[Located]:
     elif local.is_file():
         rows = _file_rows(local)
         yield from rows if split is None else _only_split(rows, split, local)
-    elif _HUB_ID.fullmatch(path) and not path.endswith(_ENDINGS):
-        yield from _hub_rows(path, split)
     else:
+        check_place(path)
+        yield from _hub_rows(path, split)
+
+
+def check_place(path: str) -> None:
+    """Refuse a path that `read_rows` would not find; a hub id is taken as it is.
+
+    Raises:
+        DataError: it is no file, folder or hub id.
+    """
+    local = Path(path).expanduser()
+    if not (local.exists() or (_HUB_ID.fullmatch(path) and not path.endswith(_ENDINGS))):
         raise DataError(
             f"issues file not found: {local.absolute()}", "Give a JSONL, JSON or Parquet file, or a hub id owner/name"
         )

@@ -88,6 +88,19 @@ class IssueSource(Protocol):
 
 
 @runtime_checkable
+class CheckedSource(IssueSource, Protocol):
+    """A source that can say in a moment that what its arguments name is not there."""
+
+    def check(self) -> None:
+        """Refuse what `load` would refuse, as far as it can be told without reading the data.
+
+        Raises:
+            DataError: a file, folder or repository is missing.
+        """
+        ...
+
+
+@runtime_checkable
 class StatefulSource(IssueSource, Protocol):
     """A source whose issues depend on more, or on less, than the files and folders that its arguments name."""
 

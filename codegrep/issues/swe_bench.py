@@ -11,7 +11,7 @@ from codegrep.issues.issue import Issue
 from codegrep.issues.patch import PatchError, parse_patch
 from codegrep.issues.paths import is_gold_path
 from codegrep.issues.repositories import checked_folder, find_repository
-from codegrep.issues.rows import read_rows
+from codegrep.issues.rows import check_place, read_rows
 from codegrep.issues.source import LoadResult, RepositoryLocation, checked_suffixes
 from codegrep.issues.statements import names_gold
 from codegrep.issues.swe_bench_rows import RowError, read_fields
@@ -60,8 +60,14 @@ class SWEBench:
                 "swe_bench needs the issues' repositories", "Set repositories to a folder of clones, or clone to true"
             )
 
+    def check(self) -> None:
+        """See `CheckedSource.check`."""
+        check_place(self._path)
+        if self._folder is not None:
+            checked_folder(self._folder, "repositories")
+
     def load(self) -> LoadResult:
-        """Read all rows, then finds their repositories.
+        """Read all rows, then find their repositories.
 
         Raises:
             DataError: the data set cannot be read, or not one repository can be found.

@@ -97,7 +97,8 @@ def run(
         progress.show(_pairs_table(pairs, progress.width))
     for sentence in (*column_notes(lines), *warned):
         progress.say(sentence, style="dim")
-    progress.say(summary)
+    if summary:
+        progress.say(summary)
     progress.say(f"Report: {folder}")
     for which, place in rollouts.items():
         progress.say(f"Rollouts of {which}: {place}")
