@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from codegrep.config import Config
+from typing import Any
+
+from codegrep.config import Config, ToolsConfig
 from codegrep.pipeline.prepared import Prepared
+from codegrep.retrievers.indexed import shipped_index
 from codegrep.runtime.artifacts import Places
 from codegrep.sandbox.actor import RemoteSandbox, start_sandboxes
+
+
+def tools_inputs(tools: ToolsConfig) -> dict[str, Any]:
+    """Return what decides the answers of the tools, for a stage's fingerprint: settings, and the index of `search`."""
+    return {"tools": tools, **({"index": shipped_index()} if "search" in tools.names else {})}
 
 
 class Sandboxes:

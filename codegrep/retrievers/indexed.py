@@ -47,7 +47,7 @@ class Indexed:
 
     def identity(self) -> str:
         """Name the vectors and weights that ship with the package."""
-        return f"{file_content(static.SHIPPED)[:16]}-{file_content(fusion.SHIPPED)[:16]}"
+        return shipped_index()
 
     def retrieve(self, issue: Issue, tree: Path) -> Retrieved:
         """Rank files; seconds is the query alone. See `Retriever.retrieve`."""
@@ -62,6 +62,11 @@ class Indexed:
             time.perf_counter() - started,
             {"documents": float(len(indexed)), "index_seconds": seconds, "index_bytes": _size(indexed)},
         )
+
+
+def shipped_index() -> str:
+    """Name the vectors and weights that ship with the package, for fingerprints of what is found with them."""
+    return f"{file_content(static.SHIPPED)[:16]}-{file_content(fusion.SHIPPED)[:16]}"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from codegrep.config import Config, WarmStartConfig
 from codegrep.errors import DataError
 from codegrep.pipeline.mined_targets import TrainingSet
 from codegrep.pipeline.policies.policy_files import base_model
-from codegrep.pipeline.sandboxes import Sandboxes
+from codegrep.pipeline.sandboxes import Sandboxes, tools_inputs
 from codegrep.pipeline.workers import AgentSettings, TeacherWorker
 from codegrep.protocol.exit_cause import ExitCause
 from codegrep.rewards.turn_credit import outcome_credit
@@ -78,7 +78,7 @@ def inputs(config: Config, training: TrainingSet) -> dict[str, Any]:
     return {
         "issues": training.fingerprint,
         "agent": config.agent,
-        "tools": config.tools,
+        **tools_inputs(config.tools),
         "teacher": warm_start.teacher,
         "credit": credit,
         "tokenizer": [config.model.path, config.model.revision, config.model.context],

@@ -24,7 +24,7 @@ from codegrep.pipeline.policies.policy_files import Policies, base_model
 from codegrep.pipeline.prepared import Prepared
 from codegrep.pipeline.results import KINDS
 from codegrep.pipeline.retrieval import Retrieval
-from codegrep.pipeline.sandboxes import Sandboxes
+from codegrep.pipeline.sandboxes import Sandboxes, tools_inputs
 from codegrep.pipeline.workers import AgentSettings, AgentWorker, TeacherWorker
 from codegrep.protocol.exit_cause import ExitCause
 from codegrep.rollout.outcome import outcome_for, place_scores
@@ -68,7 +68,7 @@ def _scripted_inputs(config: Config, prepared: Prepared) -> dict[str, Any]:
     return {
         "issues": prepared.fingerprint,
         "agent": config.agent,
-        "tools": config.tools,
+        **tools_inputs(config.tools),
         "teacher": config.train.warm_start.teacher,
         "tokenizer": [config.model.path, config.model.revision, config.model.context],
     }
@@ -82,7 +82,7 @@ def _agent_inputs(config: Config, prepared: Prepared, policies: Policies, which:
         "model": [config.model.path, config.model.revision, config.model.dtype, config.model.context],
         "trained": policies.identity(which),
         "agent": config.agent,
-        "tools": config.tools,
+        **tools_inputs(config.tools),
         "sampling": sampled,
         # A model behind an endpoint is another one than that of model.path.
         **({"endpoint": [config.engine.openai.url, config.engine.openai.model]} if config.engine.openai else {}),

@@ -16,7 +16,7 @@ from codegrep.pipeline.mined_targets import TrainingSet
 from codegrep.pipeline.policies.engines import EngineHandle, backend_of
 from codegrep.pipeline.policies.policy_files import Policies
 from codegrep.pipeline.prepared import Prepared
-from codegrep.pipeline.sandboxes import Sandboxes
+from codegrep.pipeline.sandboxes import Sandboxes, tools_inputs
 from codegrep.pipeline.workers import AgentSettings
 from codegrep.rewards.governance import JUDGE_FAILED
 from codegrep.runtime.artifacts import Artifact, Places
@@ -40,7 +40,7 @@ def inputs(config: Config, warm_start: Artifact, training: TrainingSet) -> dict[
         "reward": config.reward,
         "advantage": config.advantage,
         "agent": config.agent,
-        "tools": config.tools,
+        **tools_inputs(config.tools),
         "model": config.model,
         "seed": config.seed,
         **signals(config),
