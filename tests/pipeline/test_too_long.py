@@ -57,6 +57,7 @@ def test_the_evaluation_counts_it_as_not_answered(tmp_path: Path, monkeypatch: p
     rows = [{**evaluate._rollout_row(rolled_out(20)), "retriever": "trained"}]
     monkeypatch.setattr(evaluate, "reported", lambda config, prepared: prepared.held_out)
     monkeypatch.setattr(evaluate._Measurements, "agent", lambda self, which: rows)
+    monkeypatch.setattr(evaluate._Measurements, "of", lambda self, which: SimpleNamespace(folder=tmp_path / which))
     nothing: Any = None
     summary = evaluate.run(
         config,

@@ -23,7 +23,7 @@ READERS = (
     "codegrep/pipeline/stages/report.py",
 )
 # Texts with a slash that are no metric: heads of tables, a repository, folders of artifacts.
-NO_METRICS = {"better/equal/worse", "s/issue", "lab/lab", "figures/", "compare/"}
+NO_METRICS = {"better/equal/worse", "s/issue", "lab/lab", "figures/", "compare/", "evaluation/traces"}
 
 
 def test_every_name_is_unique_allowed_and_described():
