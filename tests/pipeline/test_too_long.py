@@ -69,7 +69,8 @@ def test_the_evaluation_counts_it_as_not_answered(tmp_path: Path, monkeypatch: p
         Progress(Console(file=out)),
         nothing,
     )
-    assert summary == {"held_out": 1, "measured": 1, "retrievers": ["trained"]}
+    counted = {"held_out": 1, "measured": 1, "retrievers": ["trained"], "rollouts": {"trained": "trained"}}
+    assert summary == counted
     (row,) = written["per_issue.json"]
     assert (row["f05"], row["turns"], row["exit_cause"], written["lost.json"]) == (0, 0, "prompt_too_long", [])
     assert out.getvalue() == "  1 issues are longer than the context of trained: they count as not answered\n"
